@@ -1,0 +1,56 @@
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+KERNELS := $(wildcard src/tidelog/kernels/*.py)
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-slow check format bench asan clean
+
+help:  ## show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(VENV)/.installed: pyproject.toml setup.py
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --upgrade pip
+	$(BIN)/python -m pip install -q -e '.[dev]'
+	@touch $@ $(VENV)/.kernels
+
+$(VENV)/.kernels: $(VENV)/.installed $(KERNELS)
+	$(BIN)/python setup.py -q build_ext --inplace
+	@touch $@
+
+setup: $(VENV)/.kernels  ## make the virtual environment and compile the kernels
+
+demo: setup  ## write, read and print a small log
+	$(BIN)/python examples/demo.py
+
+test: setup  ## run the tests (a few minutes)
+	$(BIN)/python -m pytest $(ARGS)
+
+test-slow: setup  ## run the long tests: fuzzing, sanitizers, kills, brokers
+	$(BIN)/python -m pytest -m slow $(ARGS)
+
+check: setup  ## lint, types and import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup  ## format the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+$(VENV)/.bench: $(VENV)/.installed
+	$(BIN)/python -m pip install -q -e '.[bench]'
+	@touch $@ $(VENV)/.kernels
+
+bench: setup $(VENV)/.bench  ## measure against Kafka's engine and others; ARGS="--only records --quick"
+	$(BIN)/python -m benchmarks $(ARGS)
+
+asan: setup  ## run the decode tests on kernels compiled under AddressSanitizer
+	$(BIN)/python tools/asan.py $(ARGS)
+
+clean:  ## remove what was built
+	rm -rf build dist $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info
+	find src -name '*.so' -delete

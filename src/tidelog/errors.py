@@ -1,0 +1,212 @@
+"""The error tree. A message says what, where (file, position, offset) and what to do next.
+
+    TidelogError
+    ├── CorruptRecordError          bytes on disk or on the wire break the format
+    │   ├── TornBatchError          the data ends inside a batch (a cut file, an unfinished write)
+    │   ├── BadLengthError          a length that lies: negative, too small, or beyond what can be
+    │   ├── ChecksumError           the CRC does not match the bytes
+    │   ├── UnknownMagicError       a format version that does not exist
+    │   ├── UnknownCodecError       a compression codec that does not exist (for that format)
+    │   ├── BadVarintError          a variable-length number that never ends
+    │   ├── RecordOverrunError      a record that reaches outside its batch, or does not fill its own length
+    │   ├── CountMismatchError      the batch does not hold as many records as it says
+    │   └── CompressionError        a compressed payload that is garbage or expands without bound
+    ├── InvalidIndexError           an index, snapshot or checkpoint file that breaks its own rules
+    │   ├── IndexFullError          no room for another entry
+    │   └── IndexOffsetOverflowError  an offset that cannot be told relative to the segment's base
+    ├── InvalidInputError           the caller's request breaks a rule (also a ValueError)
+    │   ├── RecordTooLargeError, RecordBatchTooLargeError, InvalidTimestampError, InvalidRecordError
+    │   ├── OffsetOutOfRangeError, OffsetsOutOfOrderError, UnexpectedAppendOffsetError
+    │   ├── OutOfOrderSequenceError, InvalidProducerEpochError, InvalidTxnStateError
+    │   └── ConfigError
+    └── LogError                    the log as a whole
+        ├── LogOfflineError         a disk failed under the log; it takes no more appends
+        ├── LogClosedError          used after close or delete
+        └── LogLockedError          another process holds the directory
+
+Disk data raises from the first two branches, never `assert`; wrong calls raise from the third.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "BadLengthError",
+    "BadVarintError",
+    "ChecksumError",
+    "CompressionError",
+    "ConfigError",
+    "CorruptRecordError",
+    "CountMismatchError",
+    "IndexFullError",
+    "IndexOffsetOverflowError",
+    "InvalidIndexError",
+    "InvalidInputError",
+    "InvalidProducerEpochError",
+    "InvalidRecordError",
+    "InvalidTimestampError",
+    "InvalidTxnStateError",
+    "LogClosedError",
+    "LogError",
+    "LogLockedError",
+    "LogOfflineError",
+    "OffsetOutOfRangeError",
+    "OffsetsOutOfOrderError",
+    "OutOfOrderSequenceError",
+    "RecordBatchTooLargeError",
+    "RecordOverrunError",
+    "RecordTooLargeError",
+    "TidelogError",
+    "TornBatchError",
+    "UnexpectedAppendOffsetError",
+    "UnknownCodecError",
+    "UnknownMagicError",
+]
+
+
+class TidelogError(Exception):
+    """Root of everything tidelog raises on purpose."""
+
+
+class CorruptRecordError(TidelogError):
+    """Record bytes that break the format.
+
+    `position` is the byte position of the batch in its file (or buffer), `offset` the batch's base offset as far
+    as it could be read, `source` the file's name where it is known.
+    """
+
+    def __init__(
+        self, reason: str, *, position: int = -1, offset: int | None = None, source: str | None = None
+    ) -> None:
+        self.reason = reason
+        self.position = position
+        self.offset = offset
+        self.source = source
+        super().__init__(reason)
+
+    def __str__(self) -> str:
+        where = [self.source] if self.source else []
+        if self.position >= 0:
+            where.append(f"position {self.position}")
+        if self.offset is not None:
+            where.append(f"offset {self.offset}")
+        return f"{self.reason} ({', '.join(where)})" if where else self.reason
+
+    def __reduce__(self) -> tuple[object, ...]:
+        state = {"position": self.position, "offset": self.offset, "source": self.source}
+        return (type(self)._rebuild, (type(self), self.reason, state))
+
+    @staticmethod
+    def _rebuild(cls: type[CorruptRecordError], reason: str, state: dict[str, object]) -> CorruptRecordError:
+        return cls(reason, **state)  # type: ignore[arg-type]
+
+
+class TornBatchError(CorruptRecordError):
+    """The data ends inside a batch."""
+
+
+class BadLengthError(CorruptRecordError):
+    """A length field that cannot be true."""
+
+
+class ChecksumError(CorruptRecordError):
+    """The stored CRC is not that of the bytes."""
+
+
+class UnknownMagicError(CorruptRecordError):
+    """A format version other than 0, 1 and 2."""
+
+
+class UnknownCodecError(CorruptRecordError):
+    """A compression codec that does not exist, or not in that format."""
+
+
+class BadVarintError(CorruptRecordError):
+    """A variable-length number longer than it can be."""
+
+
+class RecordOverrunError(CorruptRecordError):
+    """A record or field that reaches outside what holds it."""
+
+
+class CountMismatchError(CorruptRecordError):
+    """Declared and actual numbers of records differ."""
+
+
+class CompressionError(CorruptRecordError):
+    """A payload that does not decompress, or not within bounds."""
+
+
+class InvalidIndexError(TidelogError):
+    """An index, snapshot or checkpoint file that breaks its own rules."""
+
+
+class IndexFullError(InvalidIndexError):
+    """No room for another index entry."""
+
+
+class IndexOffsetOverflowError(InvalidIndexError):
+    """An offset too far from the segment's base offset."""
+
+
+class InvalidInputError(TidelogError, ValueError):
+    """The request breaks a rule; nothing was changed."""
+
+
+class RecordTooLargeError(InvalidInputError):
+    """A batch larger than `max.message.bytes`."""
+
+
+class RecordBatchTooLargeError(InvalidInputError):
+    """An append larger than `segment.bytes`."""
+
+
+class InvalidTimestampError(InvalidInputError):
+    """A timestamp outside what the topic or the column type allows."""
+
+
+class InvalidRecordError(InvalidInputError):
+    """A record that its topic does not allow (no key on a compacted topic...)."""
+
+
+class OffsetOutOfRangeError(InvalidInputError):
+    """An offset outside [log start, log end]."""
+
+
+class OffsetsOutOfOrderError(InvalidInputError):
+    """Offsets in an append that do not grow."""
+
+
+class UnexpectedAppendOffsetError(InvalidInputError):
+    """An append below the log end offset."""
+
+
+class OutOfOrderSequenceError(InvalidInputError):
+    """A producer's sequence number that leaves a gap."""
+
+
+class InvalidProducerEpochError(InvalidInputError):
+    """A producer epoch older than the last one seen."""
+
+
+class InvalidTxnStateError(InvalidInputError):
+    """An append that the transaction's state does not allow."""
+
+
+class ConfigError(InvalidInputError):
+    """An unknown config key or a bad value for a known one."""
+
+
+class LogError(TidelogError):
+    """The log as a whole cannot do what was asked."""
+
+
+class LogOfflineError(LogError):
+    """A disk failed under the log."""
+
+
+class LogClosedError(LogError):
+    """The log was closed or deleted."""
+
+
+class LogLockedError(LogError):
+    """Another process holds the directory."""

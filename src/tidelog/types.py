@@ -1,0 +1,83 @@
+"""Value types that every package speaks in; Kafka's words for Kafka's things. Times are integer milliseconds."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+__all__ = [
+    "Codec",
+    "FetchIsolation",
+    "OffsetPosition",
+    "TimestampOffset",
+    "TimestampType",
+    "TopicPartition",
+]
+
+
+class TimestampType(enum.IntEnum):
+    """Who stamped a record: nobody (magic 0), its producer or the log."""
+
+    NO_TIMESTAMP_TYPE = -1
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+    @property
+    def label(self) -> str:
+        """The name Kafka's tools print."""
+        return ("NoTimestampType", "CreateTime", "LogAppendTime")[self + 1]
+
+
+class Codec(enum.IntEnum):
+    """Compression codecs by their id in a batch's attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+    @property
+    def label(self) -> str:
+        """The name used in configs and by Kafka's tools."""
+        return self.name.lower()
+
+    @classmethod
+    def parse(cls, name: str) -> Codec:
+        """The codec called `name`, in any case."""
+        return cls[name.upper()]
+
+
+class FetchIsolation(enum.Enum):
+    """How far a read may see."""
+
+    LOG_END = "log_end"
+    HIGH_WATERMARK = "high_watermark"
+    TXN_COMMITTED = "txn_committed"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TopicPartition:
+    """One partition of a topic; `str()` gives its directory name."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetPosition:
+    """An offset and the byte position of its batch in a segment file."""
+
+    offset: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimestampOffset:
+    """A timestamp (ms) and the offset it belongs to."""
+
+    timestamp: int
+    offset: int
