@@ -1,15 +1,16 @@
 """Log directories written by Apache Kafka 4.3.0, and what Kafka's own classes say about them.
 
-    golden/clean/<topic>-<partition>/     partitions of one broker's log directory after an orderly stop (its root
-                                          files, checkpoints and meta.properties, stand beside them)
-    golden/legacy/<topic>-<partition>/    magic 0 and 1 segments, every codec those formats know
+    golden/clean/<topic>-<partition>/       partitions of one broker's log directory after an orderly stop;
+                                            its checkpoints and meta.properties stand beside them
+    golden/legacy/<topic>-<partition>/      magic 0 and 1 segments, every codec those formats know
     golden/expected/<dir>.records.jsonl.gz  each record as Kafka's reader decodes it, segments in offset order
     golden/expected/<dir>.lookups.jsonl.gz  what Kafka's log answers about the directory
 
-The data topics were written with `index.interval.bytes=512` and `segment.index.bytes=65536`, internal ones with 4096.
-What each partition is there for: none (leader epochs 0, 2, 4), trimmed (gzip, log start 333), multi (snappy), outoforder
-(lz4, timestamps jump), zstd (headers), appendtime (zstd, LogAppendTime), compact and txncompact (after Kafka's cleaner), txn
-(markers, aborts over several segments, one transaction left open), unicode (an odd topic name, headers uncompressed).
+The data topics were written with `index.interval.bytes=512` and `segment.index.bytes=65536`, internal ones
+with 4096. What each partition is there for: none (leader epochs 0, 2, 4), trimmed (gzip, log start 333),
+multi (snappy), outoforder (lz4, timestamps jump), zstd (headers), appendtime (zstd, LogAppendTime), compact
+and txncompact (after Kafka's cleaner), txn (markers, aborts over several segments, one transaction left
+open), unicode (an odd topic name, headers uncompressed).
 """
 
 from __future__ import annotations
