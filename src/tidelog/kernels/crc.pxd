@@ -1,0 +1,13 @@
+# The C faces of crc.py, so that other kernels call it without Python.
+ctypedef unsigned int (*extend_fn)(unsigned int crc, const unsigned char* data, size_t n) noexcept nogil
+
+cdef extend_fn _extend
+cdef unsigned int _c_table[8][256]
+cdef unsigned int _z_table[8][256]
+
+cdef void _fill(unsigned int (*table)[256], unsigned int polynomial) noexcept
+cdef unsigned int _walk(
+    unsigned int (*table)[256], const unsigned char* p, Py_ssize_t start, Py_ssize_t end
+) noexcept nogil
+cdef unsigned int crc32c_range(const unsigned char* p, Py_ssize_t start, Py_ssize_t end) noexcept nogil
+cdef unsigned int crc32_range(const unsigned char* p, Py_ssize_t start, Py_ssize_t end) noexcept nogil

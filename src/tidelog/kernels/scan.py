@@ -1,0 +1,172 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""One pass over the headers of a run of batches: framing, magic and checksum of each, into a table of numbers.
+
+A row of the table, 16 columns of int64 (`records.batches` names them):
+
+    0 position   4 leader epoch     8 max timestamp    12 count
+    1 size       5 magic            9 producer id      13 crc
+    2 base       6 attributes      10 producer epoch   14 (spare)
+    3 last       7 base timestamp  11 base sequence    15 (spare)
+
+The walk stops at the first byte that is not a whole, sound batch and says why (see `records.faults`):
+
+1. fewer than 17 bytes left, or a length that reaches past the end: TORN;
+2. a length below the format's smallest: BAD_LENGTH;   3. magic other than 0, 1, 2: UNKNOWN_MAGIC;
+4. a checksum that does not match: CHECKSUM.
+"""
+
+import cython
+
+if cython.compiled:
+    from cython.cimports.tidelog.kernels.crc import crc32_range, crc32c_range
+else:
+    from tidelog.kernels.crc import crc32_range, crc32c_range
+
+_TORN = cython.declare(cython.int, 1)
+_BAD_LENGTH = cython.declare(cython.int, 2)
+_CHECKSUM = cython.declare(cython.int, 3)
+_UNKNOWN_MAGIC = cython.declare(cython.int, 4)
+
+_SIGN32 = cython.declare(cython.longlong, 0x80000000)  # a literal this large would be a Python object
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _u32(p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t) -> cython.uint:
+    return (
+        (cython.cast(cython.uint, p[i]) << 24)
+        | (cython.cast(cython.uint, p[i + 1]) << 16)
+        | (cython.cast(cython.uint, p[i + 2]) << 8)
+        | cython.cast(cython.uint, p[i + 3])
+    )
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _i32(p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t) -> cython.longlong:
+    v: cython.longlong = _u32(p, i)
+    return (v ^ _SIGN32) - _SIGN32
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _i64(p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t) -> cython.longlong:
+    return (_i32(p, i) << 32) | _u32(p, i + 4)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _i16(p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t) -> cython.longlong:
+    v: cython.longlong = (cython.cast(cython.longlong, p[i]) << 8) | p[i + 1]
+    return (v ^ 0x8000) - 0x8000
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _one(
+    p: cython.pointer[cython.const[cython.uchar]],
+    pos: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    row: cython.pointer[cython.longlong],
+    check_crc: cython.bint,
+) -> cython.int:
+    """Read the header at `pos` into `row`; 0 or the fault."""
+    size: cython.longlong
+    magic: cython.int
+    crc: cython.uint
+    if end - pos < 17:
+        return _TORN
+    size = _i32(p, pos + 8)
+    row[2] = _i64(p, pos)
+    if size < 14:
+        return _BAD_LENGTH
+    if size > end - pos - 12:
+        return _TORN
+    magic = p[pos + 16]
+    row[1] = size + 12
+    row[5] = magic
+    if magic == 2:
+        if size < 49:
+            return _BAD_LENGTH
+        crc = _u32(p, pos + 17)
+        row[3] = row[2] + _i32(p, pos + 23)
+        row[4] = _i32(p, pos + 12)
+        row[6] = _i16(p, pos + 21)
+        row[7] = _i64(p, pos + 27)
+        row[8] = _i64(p, pos + 35)
+        row[9] = _i64(p, pos + 43)
+        row[10] = _i16(p, pos + 51)
+        row[11] = _i32(p, pos + 53)
+        row[12] = _i32(p, pos + 57)
+        row[13] = crc
+        if check_crc and crc32c_range(p, pos + 21, pos + 12 + size) != crc:
+            return _CHECKSUM
+        return 0
+    if magic > 2:
+        return _UNKNOWN_MAGIC
+    if magic == 1 and size < 22:
+        return _BAD_LENGTH
+    crc = _u32(p, pos + 12)
+    row[3] = row[2]
+    row[4] = -1
+    row[6] = p[pos + 17]
+    row[7] = _i64(p, pos + 18) if magic == 1 else -1
+    row[8] = row[7]
+    row[9] = -1
+    row[10] = -1
+    row[11] = -1
+    row[12] = 1
+    row[13] = crc
+    if check_crc and crc32_range(p, pos + 16, pos + 12 + size) != crc:
+        return _CHECKSUM
+    return 0
+
+
+def scan(
+    buf: cython.const[cython.uchar][::1],
+    start: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    origin: cython.longlong,
+    rows: cython.longlong[:, ::1],
+    check_crc: cython.bint,
+) -> tuple:
+    """Fill `rows` from buf[start:end]; answers (rows filled, where the walk stopped, fault or 0).
+
+    Positions in the table and in the answer are buf's index plus `origin`. At a fault, the row after the last
+    filled one holds what could be read of the bad batch (its size and base offset) where there is room for it.
+    """
+    n: cython.Py_ssize_t = 0
+    capacity: cython.Py_ssize_t = rows.shape[0]
+    pos: cython.Py_ssize_t = start
+    fault: cython.int = 0
+    if start < 0 or end > len(buf) or start > end or rows.shape[1] != 16:
+        raise ValueError("range outside the buffer")
+    if capacity == 0 or start == end:
+        return 0, pos + origin, 0
+    if cython.compiled:
+        with cython.nogil:
+            while n < capacity and pos < end:
+                rows[n, 0] = pos + origin
+                fault = _one(cython.address(buf[0]), pos, end, cython.address(rows[n, 0]), check_crc)
+                if fault != 0:
+                    break
+                pos += rows[n, 1]
+                n += 1
+    else:
+        while n < capacity and pos < end:
+            rows[n, 0] = pos + origin
+            fault = _one(buf, pos, end, rows[n], check_crc)
+            if fault != 0:
+                break
+            pos += int(rows[n, 1])
+            n += 1
+    return n, pos + origin, fault

@@ -1,0 +1,229 @@
+"""Headers of a run of batches as a table, and the scan that fills it.
+
+Record batch, magic 2 (all numbers big-endian):
+
+    at  size  field                     at  size  field
+     0     8  base offset               27     8  base timestamp, or the delete horizon if bit 6 is set
+     8     4  length (of all below)     35     8  max timestamp
+    12     4  partition leader epoch    43     8  producer id
+    16     1  magic = 2                 51     2  producer epoch
+    17     4  CRC-32C of all below      53     4  base sequence
+    21     2  attributes                57     4  record count
+    23     4  last offset delta         61        records
+
+    attributes: bits 0-2 codec, 3 timestamp type, 4 transactional, 5 control, 6 delete horizon
+
+The checksum does not cover base offset, length and leader epoch: they are stamped at append without a new one.
+
+Message, magic 0 and 1: offset 8, size 4, CRC-32 4 (of all below), magic 1, attributes 1, [timestamp 8 in magic 1],
+key length 4, key, value length 4, value. In the table each top-level message is a row of its own; a compressed one
+(a wrapper) counts as one record until it is decoded, and its offset is that of the last message in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from tidelog.errors import CorruptRecordError, TidelogError
+from tidelog.kernels import scan as _kernel
+from tidelog.records import checksums as _checksums
+from tidelog.records.faults import Fault, fault_error
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = ["HEADER_SIZE", "BatchScan", "BatchTable", "scan_batches", "walk_batches"]
+
+HEADER_SIZE = 61
+"""Bytes of a v2 batch before its first record."""
+
+MIN_BATCH_SIZE = 26
+"""Bytes of the smallest top-level message of any format (magic 0, no key, no value)."""
+
+Int64s = npt.NDArray[np.int64]
+
+assert _checksums  # imported for its effect: it gives the scan kernel its hardware CRC
+
+_COLUMNS = (
+    "position",
+    "size",
+    "base_offset",
+    "last_offset",
+    "leader_epoch",
+    "magic",
+    "attributes",
+    "base_timestamp",
+    "max_timestamp",
+    "producer_id",
+    "producer_epoch",
+    "base_sequence",
+    "count",
+    "crc",
+)
+
+
+def _column(index: int, doc: str) -> property:
+    def get(self: BatchTable) -> Int64s:
+        return self.rows[:, index]
+
+    return property(get, doc=doc)
+
+
+class BatchTable:
+    """Batch headers, one row a batch; each field is a numpy array over all of them."""
+
+    __slots__ = ("rows",)
+
+    def __init__(self, rows: Int64s) -> None:
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, key: slice) -> BatchTable:
+        return BatchTable(self.rows[key])
+
+    def __iter__(self) -> Iterator[BatchTable]:
+        return (BatchTable(self.rows[i : i + 1]) for i in range(len(self.rows)))
+
+    def __repr__(self) -> str:
+        if not len(self):
+            return "BatchTable(empty)"
+        return f"BatchTable({len(self)} batches, offsets {self.base_offset[0]}..{self.last_offset[-1]})"
+
+    position = _column(0, "Byte position in the file.")
+    size = _column(1, "Whole size in bytes, with offset and length fields.")
+    base_offset = _column(2, "Offset of the first record (of the last, in a magic 0/1 wrapper).")
+    last_offset = _column(3, "Offset of the last record, removed ones counted.")
+    leader_epoch = _column(4, "Partition leader epoch, -1 in magic 0/1.")
+    magic = _column(5, "Format version: 0, 1 or 2.")
+    attributes = _column(6, "The attributes as stored.")
+    base_timestamp = _column(7, "Base timestamp, or the delete horizon.")
+    max_timestamp = _column(8, "Largest timestamp, -1 in magic 0.")
+    producer_id = _column(9, "Producer id, -1 for none.")
+    producer_epoch = _column(10, "Producer epoch, -1 for none.")
+    base_sequence = _column(11, "Sequence of the first record, -1 for none.")
+    count = _column(12, "Number of records (1 in magic 0/1).")
+    crc = _column(13, "Stored checksum.")
+
+    @property
+    def codec(self) -> Int64s:
+        """Codec id of each batch; values over 4 do not exist and are refused at decoding."""
+        return self.attributes & 0x07
+
+    @property
+    def timestamp_type(self) -> Int64s:
+        """0 create time, 1 log append time, -1 none (magic 0)."""
+        return np.where(self.magic == 0, -1, (self.attributes >> 3) & 1)
+
+    @property
+    def is_transactional(self) -> npt.NDArray[np.bool_]:
+        """Which batches belong to a transaction."""
+        return ((self.attributes & 0x10) != 0) & (self.magic == 2)
+
+    @property
+    def is_control(self) -> npt.NDArray[np.bool_]:
+        """Which batches hold control records."""
+        return ((self.attributes & 0x20) != 0) & (self.magic == 2)
+
+    @property
+    def has_delete_horizon(self) -> npt.NDArray[np.bool_]:
+        """Which batches keep a delete horizon in place of their base timestamp."""
+        return ((self.attributes & 0x40) != 0) & (self.magic == 2)
+
+    @property
+    def end(self) -> int:
+        """Position just after the last batch."""
+        return int(self.rows[-1, 0] + self.rows[-1, 1])
+
+
+@dataclass(frozen=True, slots=True)
+class BatchScan:
+    """A scan's answer: the sound batches, where it stopped, and what was wrong there (None: nothing)."""
+
+    table: BatchTable
+    end: int
+    fault: CorruptRecordError | None
+
+    def require(self) -> BatchTable:
+        """The table, or the fault as an exception."""
+        if self.fault is not None:
+            raise self.fault
+        return self.table
+
+
+def scan_batches(
+    buffer: Buffer,
+    *,
+    start: int = 0,
+    end: int | None = None,
+    origin: int = 0,
+    max_batches: int = 1 << 16,
+    check_crc: bool = True,
+    source: str | None = None,
+) -> BatchScan:
+    """Read and check the batch headers in buffer[start:end], at most `max_batches` of them, in one kernel call.
+
+    `origin` is the file position of the buffer's first byte; `source` names the file in errors. A bad batch is
+    answered as `fault`, not raised. `start` outside the buffer is the caller's mistake and a ValueError.
+    """
+    size = memoryview(buffer).nbytes
+    end = size if end is None else end
+    rows = np.empty((max(1, min(max_batches, (end - start) // MIN_BATCH_SIZE + 1)), 16), dtype=np.int64)
+    n, stop, code = _kernel.scan(buffer, start, end, origin, rows, check_crc)
+    if not code:
+        return BatchScan(BatchTable(rows[:n]), stop, None)
+    enough = stop - origin + 17 <= end
+    offset = int(rows[n, 2]) if enough and n < len(rows) else None
+    fault = fault_error(
+        code, position=stop, offset=offset, source=source, reason=_torn_reason(code, rows, n, stop - origin, end)
+    )
+    return BatchScan(BatchTable(rows[:n]), stop, _as_corrupt(fault))
+
+
+def _torn_reason(code: int, rows: Int64s, n: int, at: int, end: int) -> str | None:
+    if code != Fault.TORN:
+        return None
+    if end - at < 17:
+        return f"the data ends inside a batch header: {end - at} bytes left"
+    return f"the data ends inside a batch: {end - at} bytes left"
+
+
+def _as_corrupt(error: TidelogError) -> CorruptRecordError:
+    if not isinstance(error, CorruptRecordError):  # scanning has no other faults
+        raise error
+    return error
+
+
+def walk_batches(
+    buffer: Buffer,
+    *,
+    start: int = 0,
+    end: int | None = None,
+    origin: int = 0,
+    max_batches: int = 1 << 12,
+    check_crc: bool = True,
+    source: str | None = None,
+) -> Iterator[BatchTable]:
+    """All batches of buffer[start:end] as tables of at most `max_batches` rows; a fault is raised when reached."""
+    end = memoryview(buffer).nbytes if end is None else end
+    while start < end:
+        scan = scan_batches(
+            buffer,
+            start=start,
+            end=end,
+            origin=origin,
+            max_batches=max_batches,
+            check_crc=check_crc,
+            source=source,
+        )
+        if len(scan.table):
+            yield scan.table
+        if scan.fault is not None:
+            raise scan.fault
+        start = scan.end - origin

@@ -1,0 +1,70 @@
+"""Facts of batches spread over their records: the columns that need no look at the records."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidelog.records.batches import BatchTable
+from tidelog.types import Codec
+
+__all__ = ["BatchFacts"]
+
+Int64s = npt.NDArray[np.int64]
+
+_CODEC_NAMES = pa.array([codec.label for codec in Codec])
+_MAX_SEQUENCE = (1 << 31) - 1
+
+
+class BatchFacts:
+    """Columns of a chunk by the batch each record lies in.
+
+    `counts` is how many records each batch was found to hold, `offsets` the offsets of all records where a column
+    was asked for that needs them.
+    """
+
+    def __init__(self, table: BatchTable, counts: Int64s, offsets: Int64s | None) -> None:
+        self._table = table
+        self._counts = counts
+        self._offsets = offsets
+
+    def array(self, name: str) -> pa.Array:
+        """Column `name` (see `records.schema`)."""
+        table = self._table
+        if name == "timestampType":
+            return self._spread(table.timestamp_type, np.int32)
+        if name == "base_offset":
+            return self._spread(self._base_offsets(), np.int64)
+        if name == "sequence":
+            return pa.array(self._sequences())
+        if name == "codec":
+            return pc.take(_CODEC_NAMES, self._spread(table.codec, np.int32))
+        if name == "transactional":
+            return self._spread(table.is_transactional, np.bool_)
+        if name == "control":
+            return self._spread(table.is_control, np.bool_)
+        if name in ("position", "producer_id"):
+            return self._spread(getattr(table, name), np.int64)
+        return self._spread(getattr(table, name), np.int32)
+
+    def _spread(self, per_batch: npt.NDArray[np.generic], kind: npt.DTypeLike) -> pa.Array:
+        return pa.array(np.repeat(per_batch.astype(kind), self._counts))
+
+    def _base_offsets(self) -> Int64s:
+        """Base offsets; a magic 0/1 wrapper's is the offset of the first message in it."""
+        bases = self._table.base_offset.copy()
+        wrappers = (self._table.magic < 2) & (self._table.codec != 0)
+        if wrappers.any() and self._offsets is not None:
+            starts = np.cumsum(self._counts) - self._counts
+            bases[wrappers] = self._offsets[starts[wrappers]]
+        return bases
+
+    def _sequences(self) -> npt.NDArray[np.int32]:
+        """Base sequence plus offset delta, going on at 0 after 2^31-1; -1 where a batch has none."""
+        if self._offsets is None:
+            raise ValueError("sequences need the offsets")
+        base = np.repeat(self._table.base_sequence, self._counts)
+        delta = self._offsets[: len(base)] - np.repeat(self._table.base_offset, self._counts)
+        return np.where(base < 0, -1, (base + delta) & _MAX_SEQUENCE).astype(np.int32)
