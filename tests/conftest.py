@@ -1,0 +1,33 @@
+"""Fixtures for all tests."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.oracle import Oracle
+
+REQUIRE_ORACLE = "TIDELOG_REQUIRE_ORACLE"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whatever asks Kafka is an oracle test: `-m "not oracle"` needs no mark to be remembered."""
+    for item in items:
+        if "oracle" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.oracle)
+
+
+@pytest.fixture(scope="session")
+def oracle() -> Oracle:
+    """Apache Kafka's own classes, to be asked. Without them a test skips, or fails if CI says so."""
+    from tests.oracle import Oracle, OracleUnavailableError
+
+    try:
+        return Oracle.obtain()
+    except OracleUnavailableError as why:
+        if os.environ.get(REQUIRE_ORACLE) == "1":
+            pytest.fail(f"{REQUIRE_ORACLE}=1, but Kafka's classes cannot be had: {why}", pytrace=False)
+        pytest.skip(f"Kafka's classes cannot be had: {why}")
