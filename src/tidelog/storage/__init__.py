@@ -1,0 +1,54 @@
+"""Files: the only package that touches os, mmap and fsync.
+
+    files        the seam: FileSystem, File, Mapping
+    local        this machine's file system
+    directory    a partition's directory, renamed while it is open
+    atomic       replace a small file whole or not at all
+    names        file and directory names
+    checkpoints  offset checkpoints, leader epochs
+    metadata     partition.metadata, meta.properties, the clean-shutdown file
+    remote       read-only directories through fsspec
+
+What callers use every day is re-exported here.
+"""
+
+from tidelog.storage.atomic import atomic_write
+from tidelog.storage.checkpoints import (
+    EpochEntry,
+    read_epoch_checkpoint,
+    read_offset_checkpoint,
+    write_epoch_checkpoint,
+    write_offset_checkpoint,
+)
+from tidelog.storage.directory import Directory
+from tidelog.storage.files import (
+    DirEntry,
+    File,
+    FileStat,
+    FileSystem,
+    Mapping,
+    map_file,
+    read_file,
+    rename_noreplace,
+)
+from tidelog.storage.local import LOCAL, LocalFileSystem
+
+__all__ = [
+    "LOCAL",
+    "DirEntry",
+    "Directory",
+    "EpochEntry",
+    "File",
+    "FileStat",
+    "FileSystem",
+    "LocalFileSystem",
+    "Mapping",
+    "atomic_write",
+    "map_file",
+    "read_epoch_checkpoint",
+    "read_file",
+    "read_offset_checkpoint",
+    "rename_noreplace",
+    "write_epoch_checkpoint",
+    "write_offset_checkpoint",
+]

@@ -1,0 +1,171 @@
+"""The file-system seam: everything that tidelog asks of an operating system, and nothing more.
+
+    FileSystem   names: list, stat, exists, set_mtime, make_directory, open, rename, link, unlink,
+                 remove_directory, sync_directory
+    File         bytes of one open file: size, pread, pwrite, pwritev, truncate, allocate, sync, map_readonly,
+                 map_writable, close
+    Mapping      a writable view of a file: buffer, flush, close
+
+Each method is one primitive with one effect, so that another implementation can record, delay, reorder, tear
+or refuse it. What is composed of them (read a whole file, replace one atomically) is in `atomic` and below.
+
+Durability: nothing is on the disk before `File.sync` / `Mapping.flush` (bytes) or `sync_directory` (names).
+Threads: a `File` may be read by many threads while one writes; closing it lets reads under way finish.
+Errors: the operating system's own `OSError`s, with the path in them where the system knows it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer, StrPath
+
+__all__ = [
+    "DirEntry",
+    "File",
+    "FileStat",
+    "FileSystem",
+    "Mapping",
+    "map_file",
+    "read_file",
+    "rename_noreplace",
+]
+
+
+class DirEntry(NamedTuple):
+    """A name in a directory."""
+
+    name: str
+    is_directory: bool
+
+
+class FileStat(NamedTuple):
+    """What a directory entry points at."""
+
+    size: int
+    mtime_ms: int
+    is_directory: bool
+
+
+class Mapping(Protocol):
+    """A file's bytes as writable memory, shared with every other view of the file."""
+
+    @property
+    def buffer(self) -> memoryview:
+        """The bytes; as long as the file was when it was mapped."""
+
+    def flush(self) -> None:
+        """Return when the bytes are on the disk."""
+
+    def close(self) -> None:
+        """Let go of the memory. Raises BufferError while somebody still looks at it."""
+
+
+class File(Protocol):
+    """An open file, addressed by position; there is no cursor."""
+
+    @property
+    def path(self) -> str:
+        """The name it was opened under; for messages (it may have been renamed since)."""
+
+    def size(self) -> int:
+        """Its length in bytes, now."""
+
+    def pread(self, n: int, position: int) -> bytes:
+        """The `n` bytes from `position` on; fewer only where the file ends."""
+
+    def pwrite(self, data: ReadableBuffer, position: int) -> int:
+        """Write all of `data` at `position`; answers its length. After an OSError any part may be written."""
+
+    def pwritev(self, buffers: Sequence[ReadableBuffer], position: int) -> int:
+        """Write all of the buffers one after the other from `position` on; answers their length."""
+
+    def truncate(self, size: int) -> None:
+        """Cut or extend (with zeros, without taking disk space) to `size` bytes."""
+
+    def allocate(self, position: int, n: int) -> None:
+        """Make sure that the disk has room for these bytes: a store to a mapping cannot report a full one."""
+
+    def sync(self) -> None:
+        """Return when the bytes and the length are on the disk."""
+
+    def map_readonly(self, size: int | None = None) -> memoryview:
+        """Its first `size` (all) bytes as memory, valid for as long as somebody holds the view.
+
+        It outlives the file's close, rename and unlink. Touching what a truncation cut off kills the process.
+        """
+
+    def map_writable(self, size: int | None = None) -> Mapping:
+        """Its first `size` (all) bytes as writable memory."""
+
+    def close(self) -> None:
+        """Let go of the file; again is harmless. Reads in other threads finish."""
+
+
+class FileSystem(Protocol):
+    """Names and what they lead to."""
+
+    def list(self, path: StrPath) -> Sequence[DirEntry]:
+        """The entries of a directory, in no order."""
+
+    def stat(self, path: StrPath) -> FileStat:
+        """Size, modification time and kind; FileNotFoundError where there is nothing."""
+
+    def exists(self, path: StrPath) -> bool:
+        """Whether the name leads to something."""
+
+    def set_mtime(self, path: StrPath, mtime_ms: int) -> None:
+        """Set the time of last modification."""
+
+    def make_directory(self, path: StrPath) -> None:
+        """Make a directory; FileExistsError where the name is taken."""
+
+    def open(self, path: StrPath, *, writable: bool = False, create: bool = False) -> File:
+        """Open a file to read, or to read and write; `create` makes it (writable) where it is missing."""
+
+    def rename(self, source: StrPath, target: StrPath) -> None:
+        """Atomically give a file or directory another name, replacing what had it."""
+
+    def link(self, source: StrPath, target: StrPath) -> None:
+        """Give a file a second name; FileExistsError where the name is taken."""
+
+    def unlink(self, path: StrPath) -> None:
+        """Take a name from a file; FileNotFoundError where there is none."""
+
+    def remove_directory(self, path: StrPath) -> None:
+        """Remove an empty directory."""
+
+    def sync_directory(self, path: StrPath) -> None:
+        """Return when the directory's names are on the disk."""
+
+
+def read_file(fs: FileSystem, path: StrPath) -> bytes:
+    """All bytes of a file."""
+    file = fs.open(path)
+    try:
+        return file.pread(file.size(), 0)
+    finally:
+        file.close()
+
+
+def map_file(fs: FileSystem, path: StrPath) -> memoryview:
+    """All bytes of a file as memory, see `File.map_readonly`."""
+    file = fs.open(path)
+    try:
+        return file.map_readonly()
+    finally:
+        file.close()
+
+
+def rename_noreplace(fs: FileSystem, source: StrPath, target: StrPath) -> None:
+    """Give a file another name unless that name is taken (FileExistsError); a crash may leave both names."""
+    fs.link(source, target)
+    fs.unlink(source)
+
+
+def parent(path: StrPath) -> str:
+    """The directory that holds `path`."""
+    return os.path.dirname(os.fspath(path)) or "."

@@ -1,0 +1,253 @@
+"""The file system of this machine.
+
+Descriptors. A `LocalFile` holds its descriptor in an object of its own; each call takes a reference to that
+object before it takes the number. `close` drops the file's reference, so the number goes back to the system
+only after the last call that uses it has returned: a reader never meets another file under a recycled number.
+
+Mappings. Python's `mmap` keeps a duplicate of the descriptor (before 3.13), which would cost one per mapped
+index. So memory is reserved by an anonymous `mmap` object, which gives the buffer protocol and the unmapping,
+and the file is then mapped over it (MAP_FIXED) with no descriptor left behind.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import stat
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tidelog.storage.files import DirEntry, FileStat
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer, StrPath
+
+__all__ = ["LOCAL", "LocalFile", "LocalFileSystem", "LocalMapping"]
+
+_sync = getattr(os, "fdatasync", os.fsync)
+_IOV_MAX = min(os.sysconf("SC_IOV_MAX"), 1024)
+_MAP_FIXED = 0x10
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_mmap = _libc.mmap
+_mmap.restype = ctypes.c_void_p
+_mmap.argtypes = [
+    ctypes.c_void_p,
+    ctypes.c_size_t,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_long,
+]
+
+
+class _Descriptor:
+    """Owns a descriptor's number; closes it when nobody uses it any more."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __del__(self, close=os.close) -> None:  # type: ignore[no-untyped-def]  # bound early: outlives `os` at exit
+        close(self.number)
+
+
+class LocalMapping:
+    """A file's bytes as writable memory."""
+
+    __slots__ = ("_map", "buffer")
+
+    def __init__(self, memory: mmap.mmap | None) -> None:
+        self._map = memory
+        self.buffer = memoryview(memory if memory is not None else bytearray())
+        """The bytes."""
+
+    def flush(self) -> None:
+        """Return when the bytes are on the disk."""
+        if self._map is not None:
+            self._map.flush()
+
+    def close(self) -> None:
+        """Let go of the memory. Raises BufferError while somebody still looks at it."""
+        self.buffer.release()
+        if self._map is not None:
+            self._map.close()
+            self._map = None
+
+
+class LocalFile:
+    """An open file of this machine."""
+
+    __slots__ = ("_handle", "path")
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self._handle: _Descriptor | None = _Descriptor(descriptor)
+        self.path = path
+        """The name it was opened under."""
+
+    def _live(self) -> _Descriptor:
+        handle = self._handle
+        if handle is None:
+            raise ValueError(f"{self.path} is closed")
+        return handle
+
+    def size(self) -> int:
+        """Its length in bytes, now."""
+        handle = self._handle or self._live()
+        return os.fstat(handle.number).st_size
+
+    def pread(self, n: int, position: int) -> bytes:
+        """The `n` bytes from `position` on; fewer only where the file ends."""
+        handle = self._handle or self._live()
+        data = os.pread(handle.number, n, position)
+        if len(data) < n and data:
+            parts = [data]
+            got = len(data)
+            while got < n and (data := os.pread(handle.number, n - got, position + got)):
+                parts.append(data)
+                got += len(data)
+            data = b"".join(parts)
+        return data
+
+    def pwrite(self, data: ReadableBuffer, position: int) -> int:
+        """Write all of `data` at `position`."""
+        handle = self._handle or self._live()
+        written = os.pwrite(handle.number, data, position)
+        size = memoryview(data).nbytes
+        if written < size:
+            rest = memoryview(data).cast("B")
+            while written < size:
+                written += os.pwrite(handle.number, rest[written:], position + written)
+        return size
+
+    def pwritev(self, buffers: Sequence[ReadableBuffer], position: int) -> int:
+        """Write all of the buffers one after the other from `position` on."""
+        handle = self._handle or self._live()
+        sizes = [memoryview(data).nbytes for data in buffers]
+        total = 0
+        for first in range(0, len(buffers), _IOV_MAX):
+            part = slice(first, first + _IOV_MAX)
+            written = os.pwritev(handle.number, buffers[part], position + total)
+            if written == (size := sum(sizes[part])):
+                total += size
+                continue
+            for data, size in zip(buffers[part], sizes[part], strict=True):
+                if written < size:
+                    self.pwrite(memoryview(data).cast("B")[written:], position + total + written)
+                written = max(written - size, 0)
+                total += size
+        return total
+
+    def truncate(self, size: int) -> None:
+        """Cut or extend to `size` bytes."""
+        handle = self._handle or self._live()
+        os.ftruncate(handle.number, size)
+
+    def allocate(self, position: int, n: int) -> None:
+        """Make sure that the disk has room for these bytes."""
+        handle = self._handle or self._live()
+        if n > 0 and hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(handle.number, position, n)
+
+    def sync(self) -> None:
+        """Return when the bytes and the length are on the disk."""
+        handle = self._handle or self._live()
+        _sync(handle.number)
+
+    def map_readonly(self, size: int | None = None) -> memoryview:
+        """Its first `size` (all) bytes as memory."""
+        memory = self._map(size, mmap.PROT_READ)
+        return memoryview(b"" if memory is None else memory)
+
+    def map_writable(self, size: int | None = None) -> LocalMapping:
+        """Its first `size` (all) bytes as writable memory."""
+        return LocalMapping(self._map(size, mmap.PROT_READ | mmap.PROT_WRITE))
+
+    def _map(self, size: int | None, protection: int) -> mmap.mmap | None:
+        handle = self._handle or self._live()
+        length = os.fstat(handle.number).st_size
+        if size is not None:
+            if size > length:
+                raise ValueError(f"{self.path} has {length} bytes, not {size}")
+            length = size
+        if length == 0:
+            return None
+        memory = mmap.mmap(-1, length, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, protection)
+        address = np.frombuffer(memory, dtype=np.uint8).ctypes.data
+        if _mmap(address, length, protection, mmap.MAP_SHARED | _MAP_FIXED, handle.number, 0) != address:
+            code = ctypes.get_errno()
+            raise OSError(code, f"cannot map: {os.strerror(code)}", self.path)
+        return memory
+
+    def close(self) -> None:
+        """Let go of the file; again is harmless."""
+        self._handle = None
+
+
+class LocalFileSystem:
+    """Names on this machine."""
+
+    __slots__ = ()
+
+    def list(self, path: StrPath) -> list[DirEntry]:
+        """The entries of a directory, in no order."""
+        with os.scandir(path) as entries:
+            return [DirEntry(entry.name, entry.is_dir()) for entry in entries]
+
+    def stat(self, path: StrPath) -> FileStat:
+        """Size, modification time and kind."""
+        found = os.stat(path)
+        return FileStat(found.st_size, found.st_mtime_ns // 1_000_000, stat.S_ISDIR(found.st_mode))
+
+    def exists(self, path: StrPath) -> bool:
+        """Whether the name leads to something."""
+        return os.path.exists(path)
+
+    def set_mtime(self, path: StrPath, mtime_ms: int) -> None:
+        """Set the time of last modification."""
+        time_ns = mtime_ms * 1_000_000
+        os.utime(path, ns=(time_ns, time_ns))
+
+    def make_directory(self, path: StrPath) -> None:
+        """Make a directory."""
+        os.mkdir(path)
+
+    def open(self, path: StrPath, *, writable: bool = False, create: bool = False) -> LocalFile:
+        """Open a file to read, or to read and write."""
+        name = os.fspath(path)
+        flags = os.O_RDWR if writable or create else os.O_RDONLY
+        if create:
+            flags |= os.O_CREAT
+        return LocalFile(name, os.open(name, flags | os.O_CLOEXEC, 0o644))
+
+    def rename(self, source: StrPath, target: StrPath) -> None:
+        """Atomically give a file or directory another name."""
+        os.replace(source, target)
+
+    def link(self, source: StrPath, target: StrPath) -> None:
+        """Give a file a second name."""
+        os.link(source, target)
+
+    def unlink(self, path: StrPath) -> None:
+        """Take a name from a file."""
+        os.unlink(path)
+
+    def remove_directory(self, path: StrPath) -> None:
+        """Remove an empty directory."""
+        os.rmdir(path)
+
+    def sync_directory(self, path: StrPath) -> None:
+        """Return when the directory's names are on the disk."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+LOCAL = LocalFileSystem()
+"""The one that is meant where none is named."""

@@ -1,0 +1,71 @@
+"""Read-only directories wherever fsspec reaches (S3, HDFS, HTTP, zip...), for scans of archived logs.
+
+Remote files are not mapped and have no cheap small reads: callers ask for large ranges. Nothing here writes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidelog.errors import InvalidInputError
+from tidelog.storage.files import DirEntry
+
+__all__ = ["RemoteDirectory", "open_ro"]
+
+
+class RemoteDirectory:
+    """A directory behind a URL. Paths are relative to it and use `/`."""
+
+    def __init__(self, fs: Any, root: str, url: str) -> None:
+        self._fs = fs
+        self._root = root.rstrip("/")
+        self.url = url
+        """The URL it was opened with."""
+
+    def __repr__(self) -> str:
+        """With its URL."""
+        return f"RemoteDirectory({self.url!r})"
+
+    def _path(self, path: str) -> str:
+        return f"{self._root}/{path}" if path else self._root
+
+    def list(self, path: str = "") -> list[DirEntry]:
+        """The entries of the directory `path`, by name."""
+        where = self._path(path)
+        found = self._fs.ls(where, detail=True)
+        entries = []
+        for info in found:
+            name = info["name"].rstrip("/")
+            if name.lstrip("/") != where.lstrip("/"):  # object stores list the directory's own marker
+                entries.append(DirEntry(name.rpartition("/")[2], info["type"] == "directory"))
+        return sorted(entries)
+
+    def size(self, path: str) -> int:
+        """The length of a file in bytes."""
+        return int(self._fs.info(self._path(path))["size"])
+
+    def read_range(self, path: str, position: int, n: int) -> bytes:
+        """The `n` bytes from `position` on; fewer only where the file ends."""
+        if position < 0 or n < 0:
+            raise InvalidInputError(
+                f"a range starts at 0 or later and is not negative, not ({position}, {n})"
+            )
+        if n == 0:
+            return b""
+        data: bytes = self._fs.cat_file(self._path(path), start=position, end=position + n)
+        return data
+
+
+def open_ro(url: str, **options: Any) -> RemoteDirectory:
+    """The directory at an fsspec URL (`s3://bucket/logs`, `file:///logs`...); options go to fsspec."""
+    try:
+        import fsspec
+    except ImportError:
+        raise InvalidInputError(
+            f"reading {url!r} needs fsspec: pip install 'tidelog[remote]' (and s3fs, gcsfs... as needed)"
+        ) from None
+    try:
+        fs, root = fsspec.core.url_to_fs(url, **options)
+    except (ImportError, ValueError) as error:
+        raise InvalidInputError(f"cannot open {url!r}: {error}") from error
+    return RemoteDirectory(fs, root, url)
