@@ -18,6 +18,7 @@
     │   ├── RecordTooLargeError, RecordBatchTooLargeError, InvalidTimestampError, InvalidRecordError
     │   ├── OffsetOutOfRangeError, OffsetsOutOfOrderError, UnexpectedAppendOffsetError
     │   ├── OutOfOrderSequenceError, InvalidProducerEpochError, InvalidTxnStateError
+    │   ├── TransactionCoordinatorFencedError
     │   └── ConfigError
     └── LogError                    the log as a whole
         ├── LogOfflineError         a disk failed under the log; it takes no more appends
@@ -57,6 +58,7 @@ __all__ = [
     "RecordTooLargeError",
     "TidelogError",
     "TornBatchError",
+    "TransactionCoordinatorFencedError",
     "UnexpectedAppendOffsetError",
     "UnknownCodecError",
     "UnknownMagicError",
@@ -190,6 +192,10 @@ class InvalidProducerEpochError(InvalidInputError):
 
 class InvalidTxnStateError(InvalidInputError):
     """An append that the transaction's state does not allow."""
+
+
+class TransactionCoordinatorFencedError(InvalidInputError):
+    """A marker from a transaction coordinator that has been replaced."""
 
 
 class ConfigError(InvalidInputError):

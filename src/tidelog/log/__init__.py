@@ -1,0 +1,1 @@
+"""One partition as Kafka keeps it: append, read, roll, truncate, recover."""
