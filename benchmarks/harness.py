@@ -1,0 +1,92 @@
+"""What every group of benchmarks needs: effort, clocks, a place for data, and Kafka's engine."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.oracle.jars import KAFKA_VERSION, Kafka, Programs
+
+__all__ = ["KAFKA", "Bench", "Effort", "best_seconds"]
+
+KAFKA = f"kafka {KAFKA_VERSION}"
+
+_JVM = ("-Xms1g", "-Xmx3g")
+_MIN_REPETITIONS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much work to spend on a row. Both sides get the same files and the same measuring time."""
+
+    quick: bool
+
+    @property
+    def warmup_s(self) -> float:
+        """Time for Java's JIT before Kafka is measured."""
+        return 1.5 if self.quick else 4.0
+
+    @property
+    def measure_s(self) -> float:
+        """Time in which the best repetition counts."""
+        return 0.5 if self.quick else 2.0
+
+    def scale(self, quick: int, full: int) -> int:
+        """A size that depends on the effort."""
+        return quick if self.quick else full
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """The surroundings of one run."""
+
+    effort: Effort
+    scratch: Path
+    """An empty directory that goes away after the run."""
+
+    selected: Callable[[str], bool]
+    """Whether the user asked for the row of that name."""
+
+    programs: Programs
+
+    @classmethod
+    def create(cls, effort: Effort, scratch: Path, selected: Callable[[str], bool]) -> Bench:
+        """Raises `OracleUnavailableError` where Kafka's jars cannot be had."""
+        programs = Kafka.obtain().compile(Path(__file__).with_name("java"))
+        return cls(effort, scratch, selected, programs)
+
+    def kafka(self, program: str, **request: Any) -> list[Any]:
+        """Runs a program of java/ with the run's effort; its JSON lines."""
+        effort = {"warmup_s": self.effort.warmup_s, "measure_s": self.effort.measure_s}
+        return self.programs.ask(f"tidelog.bench.{program}", effort | request, limit_s=600, jvm=_JVM)
+
+    def kafka_seconds(self, program: str, **request: Any) -> float:
+        """The best time of a program that prints its timing."""
+        (answer,) = self.kafka(program, **request)
+        return float(answer["seconds"])
+
+    def best(self, work: Callable[[], object]) -> float:
+        """Seconds of the best repetition of our own (or a Python peer's) work."""
+        return best_seconds(work, self.effort.measure_s)
+
+    def say(self, text: str) -> None:
+        """Progress, on standard error."""
+        print(f"  {text}", file=sys.stderr, flush=True)
+
+
+def best_seconds(work: Callable[[], object], measure_s: float) -> float:
+    """The best of as many repetitions as fit `measure_s`, after one that is not counted."""
+    work()
+    best = float("inf")
+    repetitions = 0
+    end = time.perf_counter() + measure_s
+    while repetitions < _MIN_REPETITIONS or time.perf_counter() < end:
+        start = time.perf_counter()
+        work()
+        best = min(best, time.perf_counter() - start)
+        repetitions += 1
+    return best

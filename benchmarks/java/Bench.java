@@ -1,0 +1,62 @@
+package tidelog.bench;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.util.Map;
+
+/**
+ * Times one piece of work of Kafka's engine, one thread. It is repeated for the warm-up time, so that the JIT compiles it,
+ * then for one measuring time after another until that no longer makes it faster. The best repetition counts.
+ */
+final class Bench {
+    static final ObjectMapper MAPPER = new ObjectMapper();
+
+    /** Does the work once; the number it returns is printed, so that no work can be optimised away. */
+    interface Work {
+        long once() throws Exception;
+    }
+
+    private static final int MIN_REPETITIONS = 3;
+    private static final int MAX_WINDOWS = 8;
+    private static final double STILL_IMPROVING = 0.97;
+
+    private Bench() {}
+
+    static JsonNode request() throws Exception {
+        return MAPPER.readTree(System.in);
+    }
+
+    /** Prints {"seconds": best, "repetitions": n, "witness": number}. */
+    static void run(JsonNode request, Work work) throws Exception {
+        Result best = repeat(work, request.get("warmup_s").asDouble());
+        int repetitions = best.repetitions;
+        for (int window = 0; window < MAX_WINDOWS; window++) {
+            Result next = repeat(work, request.get("measure_s").asDouble());
+            repetitions += next.repetitions;
+            boolean settled = next.bestNanos > best.bestNanos * STILL_IMPROVING;
+            best = next.bestNanos < best.bestNanos ? next : best;
+            if (settled) {
+                break;
+            }
+        }
+        System.out.println(MAPPER.writeValueAsString(Map.of(
+            "seconds", best.bestNanos / 1e9, "repetitions", repetitions, "witness", best.witness)));
+        System.exit(0);
+    }
+
+    private record Result(long bestNanos, int repetitions, long witness) {}
+
+    private static Result repeat(Work work, double seconds) throws Exception {
+        long best = Long.MAX_VALUE;
+        long witness = 0;
+        int repetitions = 0;
+        long end = System.nanoTime() + (long) (seconds * 1e9);
+        while (repetitions < MIN_REPETITIONS || System.nanoTime() < end) {
+            long start = System.nanoTime();
+            witness = work.once();
+            best = Math.min(best, System.nanoTime() - start);
+            repetitions++;
+        }
+        return new Result(best, repetitions, witness);
+    }
+}

@@ -1,0 +1,67 @@
+"""tidelog's side of the record benchmarks, as its users would write it."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+
+from tidelog.records import iter_record_batches, walk_batches
+from tidelog.types import Codec
+
+__all__ = ["decode", "encode", "load", "scan"]
+
+
+def decode(log: Path) -> Callable[[], int]:
+    """Maps the file, checks and decodes all of it to Arrow, chunk by chunk, with the default columns."""
+
+    def work() -> int:
+        rows = 0
+        with log.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            for table in walk_batches(data):
+                for batch in iter_record_batches(data, table, topic="bench"):
+                    rows += batch.num_rows
+                    del batch
+        return rows
+
+    return work
+
+
+def scan(log: Path) -> Callable[[], int]:
+    """Maps the file and checks every batch's header and CRC."""
+
+    def work() -> int:
+        batches = 0
+        with log.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            for table in walk_batches(data):
+                batches += len(table)
+        return batches
+
+    return work
+
+
+def load(log: Path) -> pa.Table:
+    """The keys, values and timestamps of a file, to encode them again."""
+    data = log.read_bytes()
+    columns = ["key", "value", "timestamp"]
+    batches = [
+        batch for table in walk_batches(data) for batch in iter_record_batches(data, table, columns=columns)
+    ]
+    return pa.Table.from_batches(batches)
+
+
+def encode(records: pa.Table, codec: str, per_batch: int) -> Callable[[], int]:
+    """Encodes Arrow columns into v2 batches."""
+    from tidelog.records import encode_batches
+
+    batches = records.to_batches()
+
+    def work() -> int:
+        return sum(
+            len(encode_batches(batch, codec=Codec.parse(codec), max_batch_records=per_batch).data)
+            for batch in batches
+        )
+
+    return work

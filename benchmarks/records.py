@@ -1,0 +1,158 @@
+"""Records: decode to Arrow, scan of batch headers, encode from Arrow, memory of a decode.
+
+Data: `.log` files that Kafka wrote, 100 B JSON values without keys, 150 records a batch (16.5 KB) or one.
+Kafka's side reads the file through FileRecords, as its log does; ours maps it. Both start from a warm page
+cache and check every CRC.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import tidelog.records
+from benchmarks import aiokafka_peer, ours
+from benchmarks.harness import KAFKA, Bench
+from benchmarks.report import Row
+
+__all__ = ["rows"]
+
+PER_BATCH = 150
+CODECS = ("none", "lz4", "snappy", "zstd", "gzip")
+
+DECODE_BARS = {
+    "none-150": 4.0,
+    "none-1": 8.0,
+    "lz4-150": 2.5,
+    "snappy-150": 1.8,
+    "zstd-150": 1.8,
+    "gzip-150": 1.8,
+}
+SCAN_BARS = {"none-150": 2.5, "none-1": 2.5}
+ENCODE_BARS = {"none": 2.0}
+MEMORY_BAR = 0.9
+"""Eight times the file in no more memory; a tenth is the allocator's noise."""
+
+
+def rows(bench: Bench) -> Iterator[Row]:
+    """The group's rows, in order."""
+    logs = _make_logs(bench)
+    for name, bar in DECODE_BARS.items():
+        yield from _decode(bench, name, logs[name], bar)
+    for name, bar in SCAN_BARS.items():
+        yield from _scan(bench, name, logs[name], bar)
+    for codec in CODECS:
+        yield from _encode(bench, codec, logs["none-150"])
+    yield from _memory(bench, logs["none-150"])
+
+
+def _make_logs(bench: Bench) -> dict[str, Path]:
+    bench.say("writing the data")
+    batched = bench.effort.scale(300_000, 1_200_000)
+    single = bench.effort.scale(100_000, 400_000)
+    wanted = {f"{codec}-{PER_BATCH}": (codec, batched, PER_BATCH) for codec in CODECS}
+    wanted["none-1"] = ("none", single, 1)
+    logs = {name: bench.scratch / f"{name}.log" for name in wanted}
+    requests = [
+        {
+            "file": str(logs[name]),
+            "codec": codec,
+            "records": records,
+            "per_batch": per_batch,
+            "value_bytes": 100,
+        }
+        for name, (codec, records, per_batch) in wanted.items()
+    ]
+    bench.kafka("MakeLogs", logs=requests)
+    return logs
+
+
+def _decode(bench: Bench, name: str, log: Path, bar: float) -> Iterator[Row]:
+    row = f"records/decode/{name}"
+    if not bench.selected(row):
+        return
+    work = ours.decode(log)
+    count = work()
+    speed = count / bench.best(work) / 1e6
+    kafka = count / bench.kafka_seconds("Records", task="decode", file=str(log)) / 1e6
+    yield Row(row, "M records/s", speed, KAFKA, kafka, bar)
+    compressed = not name.startswith("none")
+    if bench.effort.quick and compressed:
+        return
+    if compressed:
+        streaming = count / bench.kafka_seconds("Records", task="decode-streaming", file=str(log)) / 1e6
+        yield Row(row, "M records/s", speed, f"{KAFKA} streaming", streaming)
+    if aiokafka_peer.AVAILABLE:
+        theirs = count / bench.best(aiokafka_peer.decode(log)) / 1e6
+        yield Row(row, "M records/s", speed, aiokafka_peer.name(), theirs)
+
+
+def _scan(bench: Bench, name: str, log: Path, bar: float) -> Iterator[Row]:
+    row = f"records/scan/{name}"
+    if not bench.selected(row):
+        return
+    megabytes = log.stat().st_size / 1e6
+    speed = megabytes / bench.best(ours.scan(log))
+    kafka = megabytes / bench.kafka_seconds("Records", task="scan", file=str(log))
+    yield Row(row, "MB/s", speed, KAFKA, kafka, bar)
+
+
+def _encode(bench: Bench, codec: str, log: Path) -> Iterator[Row]:
+    row = f"records/encode/{codec}-{PER_BATCH}"
+    if not bench.selected(row) or (bench.effort.quick and codec not in ENCODE_BARS):
+        return
+    if not hasattr(tidelog.records, "encode_batches"):
+        return
+    records = ours.load(log)
+    speed = len(records) / bench.best(ours.encode(records, codec, PER_BATCH)) / 1e6
+    request = {"task": "encode", "file": str(log), "codec": codec, "per_batch": PER_BATCH}
+    kafka = len(records) / bench.kafka_seconds("Records", **request) / 1e6
+    yield Row(row, "M records/s", speed, KAFKA, kafka, ENCODE_BARS.get(codec))
+    if codec == "none" and aiokafka_peer.AVAILABLE:
+        values = records["value"].to_pylist()
+        theirs = len(records) / bench.best(aiokafka_peer.encode(values, PER_BATCH)) / 1e6
+        yield Row(row, "M records/s", speed, aiokafka_peer.name(), theirs)
+
+
+def _memory(bench: Bench, log: Path) -> Iterator[Row]:
+    row = "records/decode-memory"
+    if not bench.selected(row):
+        return
+    small, large = (bench.scratch / f"memory-{copies}.log" for copies in (1, 8))
+    megabytes = bench.effort.scale(64, 128)
+    _repeat(log, small, megabytes)
+    _repeat(log, large, 8 * megabytes)
+    peaks = {path: _peak(path, log_of_one_batch(bench, log)) for path in (small, large)}
+    yield Row(
+        row,
+        "MB over baseline",
+        peaks[large] / 1e6,
+        "itself at 1/8 size",
+        peaks[small] / 1e6,
+        MEMORY_BAR,
+        lower_is_better=True,
+    )
+
+
+def log_of_one_batch(bench: Bench, log: Path) -> Path:
+    """The first batch of a file, for a decode that only warms up."""
+    path = bench.scratch / "one.log"
+    with log.open("rb") as file:
+        head = file.read(12)
+        path.write_bytes(head + file.read(int.from_bytes(head[8:])))
+    return path
+
+
+def _repeat(log: Path, target: Path, megabytes: int) -> None:
+    """The file's bytes over and over: batches do not know where they are, and decoding does not mind."""
+    data = log.read_bytes()
+    with target.open("wb") as file:
+        while file.tell() < megabytes << 20:
+            file.write(data)
+
+
+def _peak(log: Path, warm_up: Path) -> int:
+    command = [sys.executable, "-m", "benchmarks.memory", str(log), str(warm_up)]
+    return int(subprocess.run(command, check=True, capture_output=True, text=True, timeout=300).stdout)
