@@ -13,7 +13,7 @@ __all__ = ["NO_TIMESTAMP", "AppendOrigin", "LogAppendInfo"]
 NO_TIMESTAMP = -1
 
 
-class AppendOrigin(enum.Enum):
+class AppendOrigin(enum.IntEnum):
     """Who appends, and so how much is checked.
 
     origin       offsets are      producer epochs   sequences, duplicates   control batches
@@ -23,10 +23,10 @@ class AppendOrigin(enum.Enum):
     REPLICATION  taken as given   logged            not                     taken
     """
 
-    CLIENT = "client"
-    COORDINATOR = "coordinator"
-    RAFT_LEADER = "raft_leader"
-    REPLICATION = "replication"
+    CLIENT = 0
+    COORDINATOR = 1
+    RAFT_LEADER = 2
+    REPLICATION = 3
 
     @property
     def assigns_offsets(self) -> bool:
@@ -50,6 +50,8 @@ class LogAppendInfo(NamedTuple):
     """How many batches of the append are taken; a follower drops those of a later leader's."""
     last_offset_of_first_batch: int
     has_producer_ids: bool
+    rewrites: int
+    """How many batches must be written anew: their magic or codec is not what the log stores."""
     log_append_time: int = NO_TIMESTAMP
     log_start_offset: int = UNKNOWN_OFFSET
     is_duplicate: bool = False

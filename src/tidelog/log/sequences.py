@@ -159,7 +159,7 @@ class ProducerState(NamedTuple):
         if transaction_version == TV_UNKNOWN:
             if origin is not AppendOrigin.REPLICATION:
                 raise InvalidInputError(
-                    f"a marker from {origin.value} needs its transaction version (0, 1 or 2)"
+                    f"a marker from {origin.name} needs its transaction version (0, 1 or 2)"
                 )
             transaction_version = 0
         self._check_epoch(epoch, offset, origin, transaction_version)
