@@ -1,0 +1,23 @@
+"""Index files of a segment: offset -> position, time -> offset, aborted transactions.
+
+    OffsetIndex, TimeIndex               of a sealed segment: read-only, mapped at first use
+    ActiveOffsetIndex, ActiveTimeIndex   of the segment being written: the same questions, and entries to add
+    TransactionIndex                     a plain file, made at the first abort
+
+Formats are at the head of `offset`, `time` and `transaction`; the search is `kernels.search`.
+"""
+
+from tidelog.index.active import ActiveOffsetIndex, ActiveTimeIndex
+from tidelog.index.offset import OffsetIndex
+from tidelog.index.time import TimeIndex
+from tidelog.index.transaction import AbortedTxn, TransactionIndex, TxnIndexSearchResult
+
+__all__ = [
+    "AbortedTxn",
+    "ActiveOffsetIndex",
+    "ActiveTimeIndex",
+    "OffsetIndex",
+    "TimeIndex",
+    "TransactionIndex",
+    "TxnIndexSearchResult",
+]

@@ -1,0 +1,324 @@
+"""The indexes of the segment that is being written: preallocated, mapped for writing, trimmed at the end.
+
+    1. a new file is made `max_index_size` long, rounded down to whole entries, without taking disk space;
+    2. an entry is stored in the mapping, then counted: readers see whole entries only;
+    3. before a store reaches bytes that the disk has not promised yet, they are allocated: a full disk is an
+       OSError here, where a store to the mapping would kill the process;
+    4. `trim_to_valid_size` cuts what was not used; `seal` does so and gives the read-only index.
+
+An index that exists is taken as it is: all its slots are entries (a trimmed file's are; what a killed
+broker left must be `reset` and rebuilt). To append to it again, `resize` it to `max_index_size`.
+
+One thread writes; any number read. Whatever shrinks the file first takes the readers off the part that goes.
+What a truncation gives up is zeroed, so that a `snapshot` from another process does not take it for entries.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import numpy as np
+import numpy.typing as npt
+
+from tidelog.errors import IndexFullError, InvalidInputError, LogClosedError, OffsetsOutOfOrderError
+from tidelog.index.base import MAX_RELATIVE_OFFSET, IndexFile
+from tidelog.index.offset import OffsetIndex
+from tidelog.index.time import NO_TIMESTAMP, TimeIndex
+from tidelog.kernels.search import Entries
+from tidelog.storage import Directory, File, Mapping
+from tidelog.storage.names import Transient
+
+__all__ = ["ActiveIndex", "ActiveOffsetIndex", "ActiveTimeIndex"]
+
+_ALLOCATE_BYTES = 16384
+_MAX_POSITION = 2**31 - 1
+
+
+class ActiveIndex(IndexFile):
+    """What the active offset and time index share."""
+
+    __slots__ = ("_file", "_mapping", "_room", "length", "max_index_size")
+
+    def __init__(
+        self,
+        directory: Directory,
+        base_offset: int,
+        max_index_size: int,
+        transient: Transient = Transient.NONE,
+    ) -> None:
+        super().__init__(directory, base_offset, transient)
+        self.max_index_size = max_index_size
+        """The size of a new file, and of one that `reset` empties."""
+        self._file: File | None
+        self._mapping: Mapping | None
+        self._room = 0  # entries that fit the bytes which the disk has promised
+        with directory.lock:
+            created = not directory.exists(self.name)
+            if created and max_index_size < self.ENTRY_SIZE:
+                raise InvalidInputError(f"an index of {max_index_size} bytes has no room for an entry")
+            file = directory.open(self.name, create=True)
+            try:
+                if created:
+                    file.truncate(self._rounded(max_index_size))
+                self.length = file.size()
+                """The file's length in bytes."""
+                self._mapping = file.map_writable()
+            except BaseException:
+                file.close()
+                raise
+            self._file = file
+        count = 0 if created else self.length // self.ENTRY_SIZE
+        self._entries = Entries(self._mapping.buffer, self.ENTRY_SIZE, count, True)
+        self._read_last()
+
+    @property
+    def max_entries(self) -> int:
+        """The number of slots in the file."""
+        return (self._entries or self._loaded()).capacity
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the segment should be rolled because there is no slot left."""
+        entries = self._entries or self._loaded()
+        return entries.count >= entries.capacity
+
+    def resize(self, new_size: int) -> bool:
+        """Make the file `new_size` bytes long, rounded down to whole entries; False where it is already.
+
+        All entries stay: InvalidInputError where they do not fit.
+        """
+        with self.directory.lock:
+            file, mapping, entries = self._live()
+            size = self._rounded(new_size)
+            if size == self.length:
+                return False
+            count = entries.count
+            if size < count * self.ENTRY_SIZE:
+                raise InvalidInputError(f"{self.path} has {count} entries, which do not fit {new_size} bytes")
+            if size > self.length:
+                file.truncate(size)
+            self._mapping = file.map_writable(size)
+            entries.swap(self._mapping.buffer, count, True)
+            mapping.close()
+            if size < self.length:
+                file.truncate(size)
+            self.length = size
+            self._room = 0
+            return True
+
+    def trim_to_valid_size(self) -> None:
+        """Cut the slots that hold no entry off the file."""
+        self.resize(self.size_in_bytes)
+
+    def truncate(self) -> None:
+        """Remove all entries."""
+        with self.directory.lock:
+            self._truncate_to_entries(0)
+
+    def reset(self) -> None:
+        """Remove all entries and make the file `max_index_size` long again."""
+        with self.directory.lock:
+            self._truncate_to_entries(0)
+            self.resize(self.max_index_size)
+
+    def truncate_to(self, offset: int) -> None:
+        """Remove the entries at or after `offset`."""
+        with self.directory.lock:
+            _, _, entries = self._live()
+            slot = self._slot_of_offset(entries, offset - self.base_offset)
+            self._truncate_to_entries(slot)
+
+    def flush(self) -> None:
+        """Return when the entries are on the disk."""
+        with self.directory.lock:
+            if self._mapping is not None:
+                self._mapping.flush()
+
+    def close(self) -> None:
+        """Trim, and let go of the file; again is harmless."""
+        with self.directory.lock:
+            if self._file is not None:
+                self._detach()
+            self._close()
+
+    def abandon(self) -> None:
+        """Let go of the file and leave it as it is, because its disk failed or it is to be deleted."""
+        with self.directory.lock:
+            self._close()
+
+    def _close(self) -> None:
+        super()._close()
+        if self._file is not None:
+            self._file.close()
+        self._file, self._mapping, self._room = None, None, 0
+
+    def _detach(self) -> Entries:
+        """Trim; the entries are read from a read-only mapping from now on."""
+        file, mapping, entries = self._live()
+        count = entries.count
+        size = count * self.ENTRY_SIZE
+        entries.swap(file.map_readonly(size), count, False)
+        mapping.close()
+        if size != self.length:
+            file.truncate(size)
+            self.length = size
+        file.close()
+        self._file, self._mapping, self._room = None, None, 0
+        return entries
+
+    def _live(self) -> tuple[File, Mapping, Entries]:
+        file, mapping, entries = self._file, self._mapping, self._entries
+        if file is None or mapping is None or entries is None:
+            raise LogClosedError(f"index {self.path} was sealed or closed")
+        return file, mapping, entries
+
+    def _rounded(self, size: int) -> int:
+        return size - size % self.ENTRY_SIZE
+
+    def _truncate_to_entries(self, count: int) -> None:
+        file, _, entries = self._live()
+        if count < entries.count:
+            entries.truncate(count)
+            file.truncate(count * self.ENTRY_SIZE)  # down and up again: zeros, and disk space given back
+            file.truncate(self.length)
+            self._room = 0
+        self._read_last()
+
+    def _make_room(self, wanted: int = 1) -> None:
+        """Have the disk promise the bytes of the next entries; IndexFullError where they have no slots."""
+        file, _, entries = self._live()
+        count = entries.count
+        if wanted > entries.capacity - count:
+            raise IndexFullError(f"index {self.path} is full: {count} of {entries.capacity} entries")
+        used, need = count * self.ENTRY_SIZE, (count + wanted) * self.ENTRY_SIZE
+        end = min(-(-need // _ALLOCATE_BYTES) * _ALLOCATE_BYTES, entries.capacity * self.ENTRY_SIZE)
+        file.allocate(used, end - used)
+        self._room = end // self.ENTRY_SIZE - count
+
+    @abstractmethod
+    def _read_last(self) -> None:
+        """Take from the entries what the next append is compared with."""
+
+    @abstractmethod
+    def _slot_of_offset(self, entries: Entries, relative: int) -> int:
+        """The first slot whose offset is not below `relative`."""
+
+
+class ActiveOffsetIndex(ActiveIndex, OffsetIndex):
+    """The active segment's offset index."""
+
+    __slots__ = ("_last",)
+
+    _last: int  # relative offset of the last entry, or -1
+
+    def append(self, offset: int, position: int) -> None:
+        """Add an entry. Offsets must grow; IndexFullError where there is no slot."""
+        relative = offset - self.base_offset
+        if self._room <= 0:
+            self._make_room()
+        if relative <= self._last or relative > MAX_RELATIVE_OFFSET or not 0 <= position <= _MAX_POSITION:
+            self._refuse(offset, position)
+        self._entries.append(relative, position)  # type: ignore[union-attr]  # there is room, so it is open
+        self._last = relative
+        self._room -= 1
+
+    def append_many(self, offsets: npt.ArrayLike, positions: npt.ArrayLike) -> None:
+        """Add entries, all or none."""
+        relative = np.asarray(offsets, np.int64) - self.base_offset
+        places = np.ascontiguousarray(positions, np.int64)
+        if not len(relative):
+            return
+        _, _, entries = self._live()
+        if self._room < len(relative):
+            self._make_room(len(relative))
+        grows = np.diff(relative, prepend=self._last) > 0
+        sound = grows & (relative <= MAX_RELATIVE_OFFSET) & (places >= 0) & (places <= _MAX_POSITION)
+        if not sound.all():
+            wrong = int(sound.argmin())
+            self._refuse(int(relative[wrong]) + self.base_offset, int(places[wrong]))
+        entries.append_many(relative, places)
+        self._last = int(relative[-1])
+        self._room -= len(relative)
+
+    def seal(self) -> OffsetIndex:
+        """Trim the file; the read-only index on it. This object goes on answering, but takes no entries."""
+        with self.directory.lock:
+            sealed = OffsetIndex(self.directory, self.base_offset)
+            sealed.name = self.name
+            sealed._entries = self._detach()
+            return sealed
+
+    def _refuse(self, offset: int, position: int) -> None:
+        self.relative_offset(offset)
+        if not 0 <= position <= _MAX_POSITION:
+            raise InvalidInputError(f"position {position} does not fit an index entry (0 to 2^31 - 1)")
+        raise OffsetsOutOfOrderError(
+            f"offset {offset} is not larger than the last ({self.last_offset}) in {self.path}"
+        )
+
+    def _read_last(self) -> None:
+        last = (self._entries or self._loaded()).last()
+        self._last = -1 if last is None else last[0]
+
+    def _slot_of_offset(self, entries: Entries, relative: int) -> int:
+        slot = entries.floor_slot(relative, False)
+        found = entries.entry(slot)
+        return slot if found is not None and found[0] == relative else slot + 1
+
+
+class ActiveTimeIndex(ActiveIndex, TimeIndex):
+    """The active segment's time index. It counts as full one entry early: the last slot is for the roll."""
+
+    __slots__ = ("_last_relative", "_last_timestamp")
+
+    _last_relative: int
+    _last_timestamp: int
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the segment should be rolled because only the slot for the roll is left."""
+        entries = self._entries or self._loaded()
+        return entries.count >= entries.capacity - 1
+
+    def maybe_append(self, timestamp: int, offset: int, skip_full_check: bool = False) -> bool:
+        """Add an entry if the timestamp is larger than the last; whether it was.
+
+        Neither may be smaller than the last entry's. `skip_full_check` takes the last slot, for the roll.
+        """
+        entries = self._entries
+        if entries is None or self._file is None:
+            entries = self._live()[2]
+        count = entries.count
+        if not skip_full_check and count >= entries.capacity - 1:
+            raise IndexFullError(f"index {self.path} is full: {count} of {entries.capacity} entries")
+        relative = offset - self.base_offset
+        if count and (relative < self._last_relative or timestamp < self._last_timestamp):
+            raise OffsetsOutOfOrderError(
+                f"timestamp {timestamp} at offset {offset} goes back from {self.last_entry} in {self.path}"
+            )
+        if timestamp <= self._last_timestamp:
+            return False
+        self.relative_offset(offset)
+        if self._room <= 0:
+            self._make_room()
+        entries.append(timestamp, relative)
+        self._last_timestamp, self._last_relative = timestamp, relative
+        self._room -= 1
+        return True
+
+    def seal(self) -> TimeIndex:
+        """Trim the file; the read-only index on it. This object goes on answering, but takes no entries."""
+        with self.directory.lock:
+            sealed = TimeIndex(self.directory, self.base_offset)
+            sealed.name = self.name
+            sealed._entries = self._detach()
+            return sealed
+
+    def _read_last(self) -> None:
+        last = (self._entries or self._loaded()).last()
+        self._last_timestamp, self._last_relative = (NO_TIMESTAMP, 0) if last is None else last
+
+    def _slot_of_offset(self, entries: Entries, relative: int) -> int:
+        slot = entries.floor_slot(relative, True)
+        found = entries.entry(slot)
+        return slot if found is not None and found[1] == relative else slot + 1
