@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 if TYPE_CHECKING:
     from tests.oracle import Oracle
 
 REQUIRE_ORACLE = "TIDELOG_REQUIRE_ORACLE"
+
+# A busy machine or a sanitizer makes examples slow; that is no failure.
+hypothesis.settings.register_profile("tidelog", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("tidelog")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
