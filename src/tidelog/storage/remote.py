@@ -47,9 +47,7 @@ class RemoteDirectory:
     def read_range(self, path: str, position: int, n: int) -> bytes:
         """The `n` bytes from `position` on; fewer only where the file ends."""
         if position < 0 or n < 0:
-            raise InvalidInputError(
-                f"a range starts at 0 or later and is not negative, not ({position}, {n})"
-            )
+            raise InvalidInputError(f"not a range: {n} bytes at {position}")
         if n == 0:
             return b""
         data: bytes = self._fs.cat_file(self._path(path), start=position, end=position + n)
