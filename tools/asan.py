@@ -61,7 +61,9 @@ def run_tests(copy: Path, library: Path, args: list[str]) -> int:
         "PYTHONPATH": str(copy / "src"),
         "LD_PRELOAD": str(library),
         "ASAN_OPTIONS": "detect_leaks=0",
-        "PYTHONMALLOC": "malloc",  # small objects too get their own, guarded memory
+        # Python's and Arrow's own allocators hand out pieces of larger blocks; malloc's pieces are guarded each.
+        "PYTHONMALLOC": "malloc",
+        "ARROW_DEFAULT_MEMORY_POOL": "system",
     }
     probe = [sys.executable, "-c", "import tidelog.kernels.scan as kernel; print(kernel.__file__)"]
     loaded = subprocess.run(probe, cwd=ROOT, env=env, check=True, capture_output=True, text=True, timeout=120)

@@ -1,0 +1,47 @@
+"""The benchmark harness: what a ratio means, and that a run ends in JSON lines."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.harness import best_seconds
+from benchmarks.report import Row
+from tests.oracle import Oracle
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "lower_is_better", "ratio", "verdict"),
+    [(40.0, 10.0, False, 4.0, "PASS"), (30.0, 10.0, False, 3.0, "MISS"), (2.0, 10.0, True, 5.0, "PASS")],
+)
+def test_a_ratio_above_one_means_better(
+    ours: float, theirs: float, lower_is_better: bool, ratio: float, verdict: str
+) -> None:
+    row = Row("group/row", "unit", ours, "peer", theirs, bar=4.0, lower_is_better=lower_is_better)
+    assert row.ratio == ratio
+    assert row.verdict == verdict
+    assert (
+        json.loads(row.to_json()).items() >= {"tidelog": ours, "peer_value": theirs, "ratio": ratio}.items()
+    )
+
+
+def test_the_best_repetition_counts_and_the_first_does_not() -> None:
+    calls = []
+    best_seconds(lambda: calls.append(1), 0.0)
+    assert len(calls) == 4
+
+
+@pytest.mark.slow
+def test_a_run_prints_one_json_line_per_row(oracle: Oracle) -> None:
+    command = [sys.executable, "-m", "benchmarks", "--only", "records/scan", "--quick", "--json-only"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=240)
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [row["bench"] for row in rows] == ["records/scan/none-150", "records/scan/none-1"]
+    for row in rows:
+        assert row["ratio"] == pytest.approx(row["tidelog"] / row["peer_value"], rel=0.01)
