@@ -61,7 +61,7 @@ def run_tests(copy: Path, library: Path, args: list[str]) -> int:
         "PYTHONPATH": str(copy / "src"),
         "LD_PRELOAD": str(library),
         "ASAN_OPTIONS": "detect_leaks=0",
-        # Python's and Arrow's own allocators hand out pieces of larger blocks; malloc's pieces are guarded each.
+        # Python's and Arrow's allocators hand out pieces of larger blocks; malloc's are guarded each.
         "PYTHONMALLOC": "malloc",
         "ARROW_DEFAULT_MEMORY_POOL": "system",
     }

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from benchmarks.harness import best_seconds
 from benchmarks.report import Row
+
 from tests.oracle import Oracle
 
 ROOT = Path(__file__).parents[2]
