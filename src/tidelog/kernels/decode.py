@@ -17,12 +17,18 @@ Faults (see `records.faults`): BAD_VARINT, RECORD_OVERRUN, COUNT_MISMATCH, BAD_T
 UNKNOWN_MAGIC, NESTED_COMPRESSION, BAD_OFFSET.
 """
 
+from types import SimpleNamespace
+
 import cython
 
 if cython.compiled:
     from cython.cimports.libc.string import memcpy
+    from cython.cimports.tidelog.kernels.crc import crc32c_range
+else:
+    from tidelog.kernels.crc import crc32c_range
 
 _BAD_LENGTH = cython.declare(cython.int, 2)
+_CHECKSUM = cython.declare(cython.int, 3)
 _UNKNOWN_MAGIC = cython.declare(cython.int, 4)
 _BAD_VARINT = cython.declare(cython.int, 6)
 _RECORD_OVERRUN = cython.declare(cython.int, 7)
@@ -41,36 +47,34 @@ _Var = cython.struct(value=cython.longlong, pos=cython.Py_ssize_t)  # pos < 0: m
 
 
 @cython.cfunc
-@cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-def _varint(
-    p: cython.pointer[cython.const[cython.uchar]], pos: cython.Py_ssize_t, limit: cython.Py_ssize_t
+def _long_varint(
+    p: cython.pointer[cython.const[cython.uchar]],
+    pos: cython.Py_ssize_t,
+    limit: cython.Py_ssize_t,
+    max_shift: cython.int,
 ) -> _Var:
-    """A zigzag varint of at most five bytes that ends before `limit`."""
+    """A zigzag varint that ends before `limit`; its last byte is shifted by `max_shift` bits at most.
+
+    That is 28 for an int of five bytes and 63 for a long of ten.
+    """
     out: _Var = _Var(value=0, pos=0)
-    raw: cython.ulonglong
-    shift: cython.int
-    if pos >= limit:
-        out.pos = -_RECORD_OVERRUN
-        return out
-    raw = p[pos]
-    pos += 1
-    if raw >= 0x80:
-        raw &= 0x7F
-        shift = 7
-        while True:
-            if shift > 28:
-                out.pos = -_BAD_VARINT
-                return out
-            if pos >= limit:
-                out.pos = -_RECORD_OVERRUN
-                return out
-            raw |= cython.cast(cython.ulonglong, p[pos] & 0x7F) << shift
-            pos += 1
-            if p[pos - 1] < 0x80:
-                break
-            shift += 7
+    raw: cython.ulonglong = 0
+    shift: cython.int = 0
+    while True:
+        if shift > max_shift:
+            out.pos = -_BAD_VARINT
+            return out
+        if pos >= limit:
+            out.pos = -_RECORD_OVERRUN
+            return out
+        raw |= (cython.cast(cython.ulonglong, p[pos] & 0x7F) << shift) & _MASK64
+        pos += 1
+        if p[pos - 1] < 0x80:
+            break
+        shift += 7
+    if max_shift == 28:
         raw &= _MASK32
     out.value = cython.cast(cython.longlong, raw >> 1) ^ -cython.cast(cython.longlong, raw & 1)
     out.pos = pos
@@ -81,35 +85,27 @@ def _varint(
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-def _varlong(
-    p: cython.pointer[cython.const[cython.uchar]], pos: cython.Py_ssize_t, limit: cython.Py_ssize_t
+def _varint(
+    p: cython.pointer[cython.const[cython.uchar]],
+    pos: cython.Py_ssize_t,
+    limit: cython.Py_ssize_t,
+    max_shift: cython.int,
 ) -> _Var:
-    """A zigzag varint of at most ten bytes that ends before `limit`."""
+    """`_long_varint` with a short way for one and two bytes, which most are."""
     out: _Var = _Var(value=0, pos=0)
-    raw: cython.ulonglong
-    shift: cython.int
+    raw: cython.uint
     if pos >= limit:
         out.pos = -_RECORD_OVERRUN
         return out
     raw = p[pos]
-    pos += 1
-    if raw >= 0x80:
-        raw &= 0x7F
-        shift = 7
-        while True:
-            if shift > 63:
-                out.pos = -_BAD_VARINT
-                return out
-            if pos >= limit:
-                out.pos = -_RECORD_OVERRUN
-                return out
-            raw |= (cython.cast(cython.ulonglong, p[pos] & 0x7F) << shift) & _MASK64
-            pos += 1
-            if p[pos - 1] < 0x80:
-                break
-            shift += 7
+    if raw < 0x80:
+        out.pos = pos + 1
+    elif limit - pos > 1 and p[pos + 1] < 0x80:
+        raw = (raw & 0x7F) | (cython.cast(cython.uint, p[pos + 1]) << 7)
+        out.pos = pos + 2
+    else:
+        return _long_varint(p, pos, limit, max_shift)
     out.value = cython.cast(cython.longlong, raw >> 1) ^ -cython.cast(cython.longlong, raw & 1)
-    out.pos = pos
     return out
 
 
@@ -165,27 +161,27 @@ def _headers(
     limit: cython.Py_ssize_t
     v: _Var
     for k in range(count):
-        v = _varint(p, pos, end)
+        v = _varint(p, pos, end, 28)
         if v.pos < 0:
             return v.pos
         if v.value < 1 or v.value > end - v.pos:
             return -_RECORD_OVERRUN
         limit = v.pos + v.value
-        v = _varlong(p, v.pos + 1, limit)
+        v = _varint(p, v.pos + 1, limit, 63)
         if v.pos < 0:
             return v.pos
-        v = _varint(p, v.pos, limit)
+        v = _varint(p, v.pos, limit, 28)
         for field in range(2):
             if v.pos < 0:
                 return v.pos
-            v = _varint(p, v.pos, limit)
+            v = _varint(p, v.pos, limit, 28)
             if v.pos < 0:
                 return v.pos
             if v.value > limit - v.pos:
                 return -_RECORD_OVERRUN
             if v.value > 0:
                 v.pos += v.value
-        v = _varint(p, v.pos, limit)
+        v = _varint(p, v.pos, limit, 28)
         if v.pos < 0:
             return v.pos
         if v.value < 0 or v.value > limit - v.pos:
@@ -216,24 +212,27 @@ def count_headers_in_run(
     buf: cython.const[cython.uchar][::1], rows: cython.longlong[:, ::1], origin: cython.longlong
 ) -> tuple:
     """(headers, 0) of the uncompressed v2 batches `rows` in `buf`, or (the row at fault, minus the fault)."""
-    i: cython.Py_ssize_t
+    i: cython.Py_ssize_t = 0
     n: cython.Py_ssize_t = rows.shape[0]
     size: cython.Py_ssize_t = len(buf)
     start: cython.longlong
-    found: cython.longlong
+    found: cython.longlong = 0
     total: cython.longlong = 0
-    for i in range(n):
-        start = rows[i, 0] - origin
-        if start < 0 or rows[i, 1] < 61 or rows[i, 1] > size - start:
-            return i, -_RECORD_OVERRUN
-        if cython.compiled:
-            with cython.nogil:
+    with cython.nogil:
+        while i < n:
+            start = rows[i, 0] - origin
+            if start < 0 or rows[i, 1] < 61 or rows[i, 1] > size - start:
+                found = -_RECORD_OVERRUN
+            elif cython.compiled:
                 found = _headers(cython.address(buf[0]), start + 61, start + rows[i, 1], rows[i, 12])
-        else:
-            found = _headers(buf, int(start) + 61, int(start + rows[i, 1]), int(rows[i, 12]))
-        if found < 0:
-            return i, found
-        total += found
+            else:
+                found = _headers(buf, int(start) + 61, int(start + rows[i, 1]), int(rows[i, 12]))
+            if found < 0:
+                break
+            total += found
+            i += 1
+    if found < 0:
+        return i, found
     return total, 0
 
 
@@ -279,10 +278,22 @@ def count_messages(payload: cython.const[cython.uchar][::1]) -> tuple:
     return n, last
 
 
+if cython.compiled:
+    _Sink = cython.struct(
+        ends=cython.pointer[cython.int],
+        valid=cython.pointer[cython.uchar],
+        data=cython.pointer[cython.uchar],
+        used=cython.Py_ssize_t,
+        nulls=cython.Py_ssize_t,
+    )
+else:
+    _Sink = SimpleNamespace
+
+
 @cython.final
 @cython.cclass
 class Bytes:
-    """A growing column of byte strings: ends (n + 1 of them, the first 0), validity bits, bytes."""
+    """A growing column of byte strings: ends (n + 1 of them, the first 0), validity bits (all set), bytes."""
 
     ends: cython.int[::1]
     valid: cython.uchar[::1]
@@ -302,6 +313,31 @@ class Bytes:
     @cython.inline
     @cython.nogil
     @cython.exceptval(check=False)
+    def sink(self) -> _Sink:
+        """This column's state, for a loop to keep at hand."""
+        if cython.compiled:
+            return _Sink(
+                ends=cython.address(self.ends[0]),
+                valid=cython.address(self.valid[0]),
+                data=cython.address(self.data[0]),
+                used=self.used,
+                nulls=self.nulls,
+            )
+        else:
+            return _Sink(ends=self.ends, valid=self.valid, data=self.data, used=self.used, nulls=self.nulls)
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def advance(self, sink: _Sink) -> cython.void:
+        """Take over what a loop did."""
+        self.used = sink.used
+        self.nulls = sink.nulls
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
     def put(
         self,
         row: cython.Py_ssize_t,
@@ -310,15 +346,15 @@ class Bytes:
         n: cython.longlong,
     ) -> cython.void:
         """Row `row` is p[pos:pos+n], or null if n < 0; the caller has checked that there is room."""
-        if n >= 0:
-            self.valid[row >> 3] |= 1 << (row & 7)
+        if n < 0:
+            self.valid[row >> 3] &= ~(1 << (row & 7)) & 0xFF
+            self.nulls += 1
+        else:
             if cython.compiled:
                 memcpy(cython.address(self.data[self.used]), p + pos, n)
             else:
                 self.data[self.used : self.used + n] = p[pos : pos + n]
             self.used += n
-        else:
-            self.nulls += 1
         self.ends[row + 1] = self.used
 
 
@@ -430,7 +466,7 @@ class Columns:
                 return -_NO_ROOM
             self.header_valid[self.rows >> 3] |= 1 << (self.rows & 7)
         for i in range(count):
-            v = _varint(p, pos, limit)
+            v = _varint(p, pos, limit, 28)
             if v.pos < 0:
                 return v.pos
             pos = v.pos
@@ -439,7 +475,7 @@ class Columns:
             if self.has_headers:
                 self.header_keys.put(self.headers, p, pos, v.value)
             pos += v.value
-            v = _varint(p, pos, limit)
+            v = _varint(p, pos, limit, 28)
             if v.pos < 0:
                 return v.pos
             pos = v.pos
@@ -464,80 +500,125 @@ class Columns:
         end: cython.Py_ssize_t,
         row: cython.pointer[cython.longlong],
     ) -> cython.int:
-        """The records of one v2 batch, p[pos:end], whose header is `row`; 0 or the fault."""
+        """The records of one v2 batch, p[pos:end], whose header is `row`; 0 or the fault.
+
+        What the loop touches is in local variables: through `self`, the compiler would have to load it all again
+        after each byte that is written.
+        """
         base_offset: cython.longlong = row[2]
         base_timestamp: cython.longlong = row[7]
         append_time: cython.bint = (row[6] & 8) != 0
+        max_timestamp: cython.longlong = row[8]
         count: cython.longlong = row[12]
-        body: cython.bint = self.has_keys or self.has_values or self.has_headers
+        has_offsets: cython.bint = self.has_offsets
+        has_timestamps: cython.bint = self.has_timestamps
+        microseconds: cython.bint = self.microseconds
+        has_keys: cython.bint = self.has_keys
+        has_values: cython.bint = self.has_values
+        has_headers: cython.bint = self.has_headers
+        body: cython.bint = has_keys or has_values or has_headers
+        at: cython.Py_ssize_t = self.rows
         limit: cython.Py_ssize_t
         timestamp: cython.longlong
         k: cython.longlong
-        fault: cython.int
         v: _Var
         if count < 0:
             return _COUNT_MISMATCH
         if not self.has_room(count, end - pos):
             return _NO_ROOM
+        keys: _Sink
+        values: _Sink
+        if has_keys:
+            keys = self.keys.sink()
+        if has_values:
+            values = self.values.sink()
+        if cython.compiled:
+            offsets: cython.pointer[cython.longlong] = cython.NULL
+            timestamps: cython.pointer[cython.longlong] = cython.NULL
+            if has_offsets:
+                offsets = cython.address(self.offsets[0])
+            if has_timestamps:
+                timestamps = cython.address(self.timestamps[0])
+        else:
+            offsets, timestamps = self.offsets, self.timestamps
         for k in range(count):
             if pos >= end:
                 return _COUNT_MISMATCH
-            v = _varint(p, pos, end)
+            v = _varint(p, pos, end, 28)
             if v.pos < 0:
                 return -v.pos
-            pos = v.pos
-            if v.value < 1 or v.value > end - pos:
+            if v.value < 1 or v.value > end - v.pos:
                 return _RECORD_OVERRUN
-            limit = pos + v.value
-            v = _varlong(p, pos + 1, limit)
+            limit = v.pos + v.value
+            v = _varint(p, v.pos + 1, limit, 63)
             if v.pos < 0:
                 return -v.pos
-            timestamp = row[8] if append_time else _wrapping_add(base_timestamp, v.value)
-            v = _varint(p, v.pos, limit)
+            timestamp = max_timestamp if append_time else _wrapping_add(base_timestamp, v.value)
+            v = _varint(p, v.pos, limit, 28)
             if v.pos < 0:
                 return -v.pos
-            pos = v.pos
-            fault = self.put_head(base_offset + v.value, timestamp)
-            if fault != 0:
-                return fault
-            if not body:
-                pos = limit
-                self.rows += 1
-                continue
-            v = _varint(p, pos, limit)
-            if v.pos < 0:
-                return -v.pos
-            pos = v.pos
-            if v.value > limit - pos:
-                return _RECORD_OVERRUN
-            if self.has_keys:
-                self.keys.put(self.rows, p, pos, v.value)
-            if v.value > 0:
-                pos += v.value
-            v = _varint(p, pos, limit)
-            if v.pos < 0:
-                return -v.pos
-            pos = v.pos
-            if v.value > limit - pos:
-                return _RECORD_OVERRUN
-            if self.has_values:
-                self.values.put(self.rows, p, pos, v.value)
-            if v.value > 0:
-                pos += v.value
-            v = _varint(p, pos, limit)
-            if v.pos < 0:
-                return -v.pos
-            pos = v.pos
-            if v.value < 0 or v.value > limit - pos:
-                return _RECORD_OVERRUN
-            pos = self.put_headers(p, pos, limit, v.value)
-            if pos < 0:
-                return -pos
-            if pos != limit:
-                return _RECORD_OVERRUN
-            self.rows += 1
+            if has_offsets:
+                offsets[at] = base_offset + v.value
+            if has_timestamps:
+                if microseconds:
+                    if timestamp > _MAX_MS or timestamp < -_MAX_MS:
+                        return _BAD_TIMESTAMP
+                    timestamp *= 1000
+                timestamps[at] = timestamp
+            if body:
+                v = _varint(p, v.pos, limit, 28)
+                if v.pos < 0:
+                    return -v.pos
+                if v.value > limit - v.pos:
+                    return _RECORD_OVERRUN
+                if has_keys:
+                    if v.value < 0:
+                        keys.valid[at >> 3] &= ~(1 << (at & 7)) & 0xFF
+                        keys.nulls += 1
+                    else:
+                        if cython.compiled:
+                            memcpy(keys.data + keys.used, p + v.pos, v.value)
+                        else:
+                            keys.data[keys.used : keys.used + v.value] = p[v.pos : v.pos + v.value]
+                        keys.used += v.value
+                    keys.ends[at + 1] = keys.used
+                v = _varint(p, v.pos + (v.value if v.value > 0 else 0), limit, 28)
+                if v.pos < 0:
+                    return -v.pos
+                if v.value > limit - v.pos:
+                    return _RECORD_OVERRUN
+                if has_values:
+                    if v.value < 0:
+                        values.valid[at >> 3] &= ~(1 << (at & 7)) & 0xFF
+                        values.nulls += 1
+                    else:
+                        if cython.compiled:
+                            memcpy(values.data + values.used, p + v.pos, v.value)
+                        else:
+                            values.data[values.used : values.used + v.value] = p[v.pos : v.pos + v.value]
+                        values.used += v.value
+                    values.ends[at + 1] = values.used
+                v = _varint(p, v.pos + (v.value if v.value > 0 else 0), limit, 28)
+                if v.pos < 0:
+                    return -v.pos
+                if v.value < 0 or v.value > limit - v.pos:
+                    return _RECORD_OVERRUN
+                if v.value > 0 or has_headers:
+                    self.rows = at
+                    v.pos = self.put_headers(p, v.pos, limit, v.value)
+                    if v.pos < 0:
+                        return -v.pos
+                if v.pos != limit:
+                    return _RECORD_OVERRUN
+            pos = limit
+            at += 1
         if pos != end and count > 0:
             return _COUNT_MISMATCH
+        self.rows = at
+        if has_keys:
+            self.keys.advance(keys)
+        if has_values:
+            self.values.advance(values)
         return 0
 
     def take_run(
@@ -545,15 +626,18 @@ class Columns:
         buf: cython.const[cython.uchar][::1],
         rows: cython.longlong[:, ::1],
         origin: cython.longlong,
+        check_crc: cython.bint = False,
     ) -> cython.int:
         """Decode uncompressed v2 batches that lie in `buf` at their positions less `origin`; 0 or the fault.
 
-        At a fault, `fault_batch` is the row of `rows` it is in.
+        At a fault, `fault_batch` is the row of `rows` it is in. With `check_crc` each batch's checksum is taken
+        right after its records were decoded, from the cache: one pass over memory, not two.
         """
         i: cython.Py_ssize_t = 0
         n: cython.Py_ssize_t = rows.shape[0]
         start: cython.longlong
         fault: cython.int = 0
+        crc: cython.longlong = 0
         size: cython.Py_ssize_t = len(buf)
         with cython.nogil:
             while i < n:
@@ -568,8 +652,13 @@ class Columns:
                             start + rows[i, 1],
                             cython.address(rows[i, 0]),
                         )
+                        if check_crc:
+                            crc = crc32c_range(cython.address(buf[0]), start + 21, start + rows[i, 1])
                     else:
                         fault = self.put_batch(buf, int(start) + 61, int(start + rows[i, 1]), rows[i].tolist())
+                        crc = crc32c_range(buf, int(start) + 21, int(start + rows[i, 1]))
+                    if check_crc and crc != rows[i, 13]:
+                        fault = _CHECKSUM
                 if fault != 0:
                     self.fault_batch = i
                     break

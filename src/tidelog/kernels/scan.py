@@ -170,3 +170,31 @@ def scan(
             pos += int(rows[n, 1])
             n += 1
     return n, pos + origin, fault
+
+
+def verify(
+    buf: cython.const[cython.uchar][::1], rows: cython.longlong[:, ::1], origin: cython.longlong
+) -> cython.Py_ssize_t:
+    """The first of `rows` whose checksum does not match its bytes in `buf`, or -1."""
+    i: cython.Py_ssize_t = 0
+    n: cython.Py_ssize_t = rows.shape[0]
+    size: cython.Py_ssize_t = len(buf)
+    start: cython.longlong
+    crc: cython.longlong
+    if cython.compiled:
+        p: cython.pointer[cython.const[cython.uchar]] = cython.address(buf[0])
+    else:
+        p = buf
+    with cython.nogil:
+        while i < n:
+            start = rows[i, 0] - origin
+            if start < 0 or rows[i, 1] < 26 or rows[i, 1] > size - start:
+                break
+            if rows[i, 5] == 2:
+                crc = crc32c_range(p, start + 21, start + rows[i, 1])
+            else:
+                crc = crc32_range(p, start + 16, start + rows[i, 1])
+            if crc != rows[i, 13]:
+                break
+            i += 1
+    return i if i < n else -1

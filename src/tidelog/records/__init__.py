@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidelog.records.batches import BatchScan, BatchTable, scan_batches, walk_batches
-from tidelog.records.decode import decode_batches, iter_record_batches
+from tidelog.records.decode import decode_batches, iter_record_batches, read_record_batches
 from tidelog.records.schema import ALL_COLUMNS, BATCH_FACTS, RECORD_COLUMNS, Projection
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "Projection",
     "decode_batches",
     "iter_record_batches",
+    "read_record_batches",
     "scan_batches",
     "walk_batches",
 ]

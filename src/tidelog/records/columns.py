@@ -23,7 +23,7 @@ class _BytesColumn:
 
     def __init__(self, rows: int, size: int) -> None:
         self._ends = pa.allocate_buffer(4 * (rows + 1))
-        self._valid = _zeroed_bits(rows)
+        self._valid = _bits(rows, 0xFF)
         self._data = pa.allocate_buffer(max(1, size))
         self.kernel = _kernel.Bytes(
             np.frombuffer(self._ends, dtype=np.int32),
@@ -106,7 +106,7 @@ class _HeaderColumn:
 
     def __init__(self, rows: int, headers: int, size: int) -> None:
         self._ends = pa.allocate_buffer(4 * (rows + 1))
-        self._valid = _zeroed_bits(rows)
+        self._valid = _bits(rows, 0)
         self._keys = _BytesColumn(headers, size)
         self._values = _BytesColumn(headers, size)
         self.kernel = (
@@ -132,9 +132,9 @@ def _as_text(keys: pa.Array) -> pa.Array:
         return pa.array([key.decode("utf-8", "replace") for key in keys.to_pylist()], pa.string())
 
 
-def _zeroed_bits(rows: int) -> pa.Buffer:
+def _bits(rows: int, fill: int) -> pa.Buffer:
     buffer = pa.allocate_buffer(max(1, (rows + 7) // 8))
-    np.frombuffer(buffer, dtype=np.uint8)[:] = 0
+    np.frombuffer(buffer, dtype=np.uint8)[:] = fill
     return buffer
 
 

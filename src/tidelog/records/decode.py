@@ -2,7 +2,8 @@
 
 1. Cut the table into chunks of whole batches, bounded in rows and bytes.
 2. Decompress what is compressed in the chunk; the chunk ends early when that gets large.
-3. Check the counts against the bytes, then allocate the columns that are asked for.
+3. Check the checksums, if the scan has not, and the counts against the bytes; then allocate the columns that are
+   asked for.
 4. One kernel call for each run of uncompressed batches, one for each decompressed batch.
 5. Spread the facts of the batches over their records.
 
@@ -21,18 +22,19 @@ import pyarrow as pa
 
 from tidelog.errors import CompressionError, CountMismatchError, InvalidInputError, UnknownCodecError
 from tidelog.kernels import decode as _kernel
-from tidelog.records.batches import HEADER_SIZE, BatchTable
+from tidelog.kernels import scan as _scan
+from tidelog.records.batches import HEADER_SIZE, BatchTable, walk_batches
 from tidelog.records.columns import ChunkColumns, constant_int, constant_string
 from tidelog.records.compression import MAX_DECOMPRESSED, decompress
 from tidelog.records.facts import BatchFacts
-from tidelog.records.faults import fault_error
+from tidelog.records.faults import Fault, fault_error
 from tidelog.records.schema import Projection
 from tidelog.types import Codec
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["decode_batches", "iter_record_batches"]
+__all__ = ["decode_batches", "iter_record_batches", "read_record_batches"]
 
 MAX_ROWS = 1 << 17
 MAX_BYTES = 16 << 20
@@ -89,6 +91,26 @@ def iter_record_batches(
     yield from decoder.chunks(table, max_rows=max_rows, max_bytes=min(max_bytes, _COLUMN_LIMIT))
 
 
+def read_record_batches(
+    buffer: Buffer,
+    *,
+    start: int = 0,
+    end: int | None = None,
+    topic: str = "",
+    partition: int = 0,
+    columns: Iterable[str] | None = None,
+    origin: int = 0,
+    source: str | None = None,
+    max_rows: int = MAX_ROWS,
+    max_bytes: int = MAX_BYTES,
+    max_decompressed: int = MAX_DECOMPRESSED,
+) -> Iterator[pa.RecordBatch]:
+    """Scan buffer[start:end], check it and decode it, in one pass over its bytes: the fast way to read a file."""
+    decoder = _Decoder(buffer, topic, partition, Projection.of(columns), origin, source, max_decompressed, True)
+    for table in walk_batches(buffer, start=start, end=end, origin=origin, check_crc=False, source=source):
+        yield from decoder.chunks(table, max_rows=max_rows, max_bytes=min(max_bytes, _COLUMN_LIMIT))
+
+
 @dataclass(frozen=True, slots=True)
 class _Payload:
     """A decompressed batch: its bytes, how many records they hold, and, in magic 0/1, the last inner offset."""
@@ -111,6 +133,7 @@ class _Decoder:
         origin: int,
         source: str | None,
         max_decompressed: int,
+        check_crc: bool = False,
     ) -> None:
         self._view = memoryview(buffer).cast("B")
         self._topic = topic
@@ -119,6 +142,9 @@ class _Decoder:
         self._origin = origin
         self._source = source
         self._max_decompressed = max_decompressed
+        self._check_crc = check_crc
+        # Most topics have no headers: none are counted, and no room is made for them, until one turns up.
+        self._headers_seen = False
 
     def chunks(self, table: BatchTable, *, max_rows: int, max_bytes: int) -> Iterator[pa.RecordBatch]:
         """Decode `table` chunk by chunk."""
@@ -137,12 +163,20 @@ class _Decoder:
             stop = max(stop, start + 1)
             payloads: list[_Payload | None] | None = None
             if compressed[start:stop].any():
+                self._verify(table[start:stop])
                 payloads = self._decompress(table[start:stop], max_rows, max_bytes)
                 stop = start + len(payloads)
             chunk = self._decode(table[start:stop], payloads)
             if chunk.num_rows:
                 yield chunk
             start = stop
+
+    def _verify(self, table: BatchTable) -> None:
+        """Checksums first of all: what fails them is not worth decompressing."""
+        if self._check_crc:
+            bad = _scan.verify(self._view, table.rows, self._origin)
+            if bad >= 0:
+                self._fail(table, bad, Fault.CHECKSUM)
 
     def _check_bounds(self, table: BatchTable) -> None:
         begin = table.position - self._origin
@@ -228,17 +262,22 @@ class _Decoder:
         counts, sizes = self._measure(table, payloads)
         columns = ChunkColumns(self._projection, int(counts.sum()), int(sizes.sum()))
         if columns.wants_headers:
-            columns.allocate_headers(self._count_headers(table, payloads))
+            columns.allocate_headers(self._count_headers(table, payloads) if self._headers_seen else 0)
         target = columns.kernel_columns()
         for first, last, kind in _runs(table):
             rows = table.rows[first:last]
             if kind == _RUN_V2:
-                code = target.take_run(self._view, rows, self._origin)
+                code = target.take_run(self._view, rows, self._origin, self._check_crc and payloads is None)
             elif kind == _RUN_MESSAGES:
+                if payloads is None:
+                    self._verify(table[first:last])
                 code = target.take_messages(self._view, rows, self._origin)
             else:
                 code = self._take_payloads(target, table, payloads or [], first, last)
                 first = 0
+            if code == Fault.NO_ROOM and columns.wants_headers and not self._headers_seen:
+                self._headers_seen = True
+                return self._decode(table, payloads)
             if code:
                 self._fail(table, first + target.fault_batch, code)
         return self._assemble(table, counts, columns, target)
