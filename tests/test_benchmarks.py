@@ -13,7 +13,7 @@ from benchmarks.report import Row
 
 from tests.oracle import Oracle
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.mark.parametrize(
