@@ -39,6 +39,7 @@ __all__ = ["decode_batches", "iter_record_batches", "read_record_batches"]
 MAX_ROWS = 1 << 17
 MAX_BYTES = 16 << 20
 
+_HOT_BYTES = 2 << 20  # decompressed at a time: it should still be in the processor's cache when it is decoded
 _MIN_RECORD_SIZE = 7  # length, attributes, two deltas, key length, value length, header count: one byte each
 _COLUMN_LIMIT = (1 << 31) - 1  # Arrow's binary columns count bytes in int32
 
@@ -61,7 +62,7 @@ def decode_batches(
     """
     projection = Projection.of(columns)
     decoder = _Decoder(buffer, topic, partition, projection, origin, source, MAX_DECOMPRESSED)
-    chunks = list(decoder.chunks(table, max_rows=1 << 62, max_bytes=_COLUMN_LIMIT))
+    chunks = list(decoder.chunks(table, max_rows=1 << 62, max_bytes=_COLUMN_LIMIT, hot_bytes=_COLUMN_LIMIT))
     if len(chunks) > 1:
         raise InvalidInputError("more than 2 GiB of records do not fit one record batch; use iter_record_batches")
     if not chunks:
@@ -146,7 +147,9 @@ class _Decoder:
         # Most topics have no headers: none are counted, and no room is made for them, until one turns up.
         self._headers_seen = False
 
-    def chunks(self, table: BatchTable, *, max_rows: int, max_bytes: int) -> Iterator[pa.RecordBatch]:
+    def chunks(
+        self, table: BatchTable, *, max_rows: int, max_bytes: int, hot_bytes: int = _HOT_BYTES
+    ) -> Iterator[pa.RecordBatch]:
         """Decode `table` chunk by chunk."""
         self._check_bounds(table)
         start = 0
@@ -154,17 +157,12 @@ class _Decoder:
         sizes = np.cumsum(table.size)
         compressed = table.codec != 0
         while start < len(table):
-            row_limit = (rows[start - 1] if start else 0) + max_rows
-            byte_limit = (sizes[start - 1] if start else 0) + max_bytes
-            stop = min(
-                int(np.searchsorted(rows, row_limit, side="right")),
-                int(np.searchsorted(sizes, byte_limit, side="right")),
-            )
-            stop = max(stop, start + 1)
+            stop = _cut(rows, sizes, start, max_rows, max_bytes)
             payloads: list[_Payload | None] | None = None
             if compressed[start:stop].any():
+                stop = _cut(rows, sizes, start, max_rows, min(max_bytes, hot_bytes))
                 self._verify(table[start:stop])
-                payloads = self._decompress(table[start:stop], max_rows, max_bytes)
+                payloads = self._decompress(table[start:stop], max_rows, min(max_bytes, hot_bytes))
                 stop = start + len(payloads)
             chunk = self._decode(table[start:stop], payloads)
             if chunk.num_rows:
@@ -356,6 +354,14 @@ class _Decoder:
             else:
                 arrays.append(facts.array(name))
         return pa.RecordBatch.from_arrays(arrays, schema=self._projection.schema)
+
+
+def _cut(rows: Int64s, sizes: Int64s, start: int, max_rows: int, max_bytes: int) -> int:
+    """Where a chunk that begins at batch `start` ends, by running totals: within bounds, but one batch at least."""
+    row_limit = (rows[start - 1] if start else 0) + max_rows
+    byte_limit = (sizes[start - 1] if start else 0) + max_bytes
+    stop = min(np.searchsorted(rows, row_limit, side="right"), np.searchsorted(sizes, byte_limit, side="right"))
+    return max(int(stop), start + 1)
 
 
 _RUN_V2, _RUN_MESSAGES, _RUN_PAYLOADS = range(3)
