@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +32,7 @@ from tidelog.records.compression import compress
 from tidelog.records.inputs import InputRecords
 from tidelog.types import Codec, TimestampType
 
-__all__ = ["DEFAULT_BATCH_BYTES", "EncodedBatches", "encode_batches"]
+__all__ = ["DEFAULT_BATCH_BYTES", "BatchOptions", "EncodedBatches", "encode_batches"]
 
 DEFAULT_BATCH_BYTES = 64 * 1024
 """Where a batch is cut, before compression: one LZ4 block, four times the `batch.size` of Kafka's producer,
@@ -45,6 +46,25 @@ _NO_ROOM, _TOO_LARGE, _BAD_TIMESTAMP, _NULL_HEADER_KEY, _BAD_COLUMN = range(
 )  # faults of kernels/encode.py
 
 Int64s = npt.NDArray[np.int64]
+
+
+class BatchOptions(TypedDict, total=False):
+    """The keyword arguments of `encode_batches`, for functions that pass them on."""
+
+    base_offset: int
+    codec: Codec
+    level: int | None
+    max_batch_bytes: int
+    max_batch_records: int
+    timestamp_type: TimestampType
+    now_ms: int | None
+    leader_epoch: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    transactional: bool
+    control: bool
+    delete_horizon_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
