@@ -4,6 +4,11 @@
     value  version i16, coordinator epoch i32
 
 Later versions of either may add fields at the end; the ones known here stay where they are.
+
+A marker is the only record of its batch, and nearly always uncompressed: such a one is read right here,
+without making columns for a single record. The record's own fields (`records.batches`: after the header,
+each a zigzag varint unless a size is given): length, attributes (1 byte), timestamp delta, offset delta,
+key length, key, value length, value, headers.
 """
 
 from __future__ import annotations
@@ -15,7 +20,7 @@ import numpy as np
 
 from tidelog.errors import CorruptRecordError
 from tidelog.log.transactions import TxnMarker
-from tidelog.records.batches import BatchTable
+from tidelog.records.batches import HEADER_SIZE, BatchTable
 from tidelog.records.decode import decode_batches
 
 if TYPE_CHECKING:
@@ -26,6 +31,8 @@ __all__ = ["read_markers"]
 _KEY = struct.Struct(">hh")
 _VALUE = struct.Struct(">hi")
 _ABORT, _COMMIT = 0, 1
+_CODEC, _BY_LOG = 0x07, 0x08
+_MAX_VARLONG = 10
 
 
 def read_markers(
@@ -39,17 +46,16 @@ def read_markers(
     indices = np.flatnonzero((batches.producer_id >= 0) & batches.is_control & (batches.count > 0))
     if not len(indices):
         return {}
-    wanted = BatchTable(np.ascontiguousarray(batches.rows[indices]))
-    records = decode_batches(
-        buffer, wanted, columns=("key", "value", "timestamp_ms"), origin=origin, source=source
-    )
-    first_of_batch = np.cumsum(wanted.count) - wanted.count
-    keys, values, timestamps = (records.column(name) for name in ("key", "value", "timestamp_ms"))
+    view = memoryview(buffer).cast("B")
     markers = {}
-    for index, row, record in zip(
-        indices.tolist(), wanted.rows.tolist(), first_of_batch.tolist(), strict=True
-    ):
-        marker = _parse(keys[record].as_py(), values[record].as_py(), timestamps[record].as_py())
+    for index, row in zip(indices.tolist(), batches.rows[indices].tolist(), strict=True):
+        start = row[0] - origin
+        if start < 0 or start + row[1] > len(view):
+            raise ValueError("a batch of the table lies outside the buffer")
+        if row[6] & _CODEC:
+            marker = _read_compressed(view, batches[index : index + 1], origin, source)
+        else:
+            marker = _read_plain(bytes(view[start + HEADER_SIZE : start + row[1]]), row)
         if marker is None:
             raise CorruptRecordError(
                 "a control record of a producer that is no commit or abort marker",
@@ -61,8 +67,52 @@ def read_markers(
     return markers
 
 
-def _parse(key: bytes | None, value: bytes | None, timestamp: int) -> TxnMarker | None:
-    if key is None or value is None or len(key) < _KEY.size or len(value) < _VALUE.size:
+def _read_plain(data: bytes, row: list[int]) -> TxnMarker | None:
+    """The marker at the start of an uncompressed batch's records."""
+    try:
+        length, at = _varint(data, 0)
+        record = data[at : at + length]
+        if length < 0 or len(record) < length:
+            return None
+        delta, at = _varint(record, 1)
+        _, at = _varint(record, at)
+        key, at = _field(record, at)
+        value, _ = _field(record, at)
+    except IndexError:
+        return None
+    timestamp = row[8] if row[6] & _BY_LOG else row[7] + delta
+    return _marker(key, value, timestamp)
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """A zigzag varint and where the next field begins; IndexError where it does not end in time."""
+    number = shift = 0
+    for i in range(at, at + _MAX_VARLONG):
+        byte = data[i]
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (number >> 1) ^ -(number & 1), i + 1
+        shift += 7
+    raise IndexError("a varint that never ends")
+
+
+def _field(data: bytes, at: int) -> tuple[bytes, int]:
+    """A field behind its length, cut where the data ends; a null one counts as empty."""
+    length, at = _varint(data, at)
+    return data[at : at + max(length, 0)], at + max(length, 0)
+
+
+def _read_compressed(
+    view: memoryview, batch: BatchTable, origin: int, source: str | None
+) -> TxnMarker | None:
+    columns = ("key", "value", "timestamp_ms")
+    records = decode_batches(view, batch, columns=columns, origin=origin, source=source)
+    key, value, timestamp = (records.column(name)[0].as_py() for name in columns)
+    return _marker(key or b"", value or b"", timestamp)
+
+
+def _marker(key: bytes, value: bytes, timestamp: int) -> TxnMarker | None:
+    if len(key) < _KEY.size or len(value) < _VALUE.size:
         return None
     key_version, kind = _KEY.unpack_from(key)
     value_version, coordinator_epoch = _VALUE.unpack_from(value)
