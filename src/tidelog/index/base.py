@@ -67,7 +67,9 @@ class IndexFile(ABC):
         slots = len(data) // cls.ENTRY_SIZE
         index._entries = Entries(data, cls.ENTRY_SIZE, slots, False)
         growing = index.growing_entries()
-        if growing < slots:
+        if index._entries.entry(0) == (0, 0):  # never written
+            index._entries.truncate(0)
+        elif growing < slots:
             index._entries.truncate(max(growing - 1, 0))
         return index
 

@@ -97,6 +97,7 @@ class TransactionIndex:
     def append(self, txn: AbortedTxn) -> None:
         """Add an entry, making the file if this is the first. Last offsets must grow."""
         with self.directory.lock:
+            self._check_open()
             count = self.entries
             last = self._last_offset
             if count and last is None:

@@ -15,7 +15,8 @@ The search (Kafka's, step for step, so that even entries out of order give Kafka
 4. halve in the rest.
 
 Halving ends early at an equal entry. Without one, a lower bound is the slot found and an upper bound the next
-slot; there is none behind the last.
+slot; there is none behind the last. (An upper bound equal to the very first entry is missed: the answer is
+the second. It is an upper bound still, and Kafka's.)
 
 `Entries` methods hold the GIL: each takes tens of nanoseconds and is one step for every other thread, so that
 readers see whole entries only, and never a buffer that was swapped for another meanwhile. Bulk work gets a
@@ -248,7 +249,7 @@ def floor_many(
 ):
     """For each target the largest key <= target and its value; `key_below` and `value_below` for none.
 
-    The keys grow strictly. Sixteen targets are halved in step and without branches, to overlap memory accesses.
+    The keys grow strictly. Sixteen targets are halved in step, without branches, to overlap memory accesses.
     """
     n: cython.Py_ssize_t = keys.shape[0]
     m: cython.Py_ssize_t = targets.shape[0]
