@@ -4,7 +4,8 @@ An append is prepared, written, then committed; one that is refused or not writt
 
 1. `find_duplicates`: batches of clients that are in the log already and must not be written again;
 2. `prepare` checks every batch that has a producer id, in order, each as if it were appended alone, and
-   collects the new states and the transactions begun and ended. The others cost one vectorised comparison;
+   collects the new states and the transactions begun and ended. Long runs of plain batches are decided at
+   once (`runs`); batches without a producer id cost one vectorised comparison;
 3. the log writes the batches, and the aborted transactions into the transaction index;
 4. `commit`: the update becomes the state.
 
@@ -25,10 +26,12 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from tidelog.errors import InvalidIndexError, InvalidInputError
+from tidelog.errors import InvalidIndexError
 from tidelog.log.appends import AppendOrigin
 from tidelog.log.offsets import UNKNOWN_OFFSET, LogOffsetMetadata
+from tidelog.log.runs import MIN_RUN, states_after
 from tidelog.log.sequences import (
     TV_UNKNOWN,
     BatchMetadata,
@@ -53,7 +56,9 @@ LATE_TRANSACTION_BUFFER_MS = 5 * 60 * 1000
 Markers = Mapping[int, TxnMarker]
 """The markers in an append's control batches, by row; none for a control batch that cleaning has emptied."""
 
-_PRODUCER_ID = 9
+Int64s = npt.NDArray[np.int64]
+
+_LAST_OFFSET, _PRODUCER_ID = 3, 9
 _TRANSACTIONAL, _CONTROL = 0x10, 0x20
 
 
@@ -136,7 +141,7 @@ class ProducerStateManager:
     def find_duplicates(self, batches: BatchTable) -> dict[int, BatchMetadata]:
         """Which of a client's batches are in the log already: by row, what was kept of their first append."""
         found: dict[int, BatchMetadata] = {}
-        for index, row in _rows_with_producer(batches):
+        for index, row in _rows_with_producer(batches.rows):
             state = self._producers.get(row[_PRODUCER_ID])
             if state is None:
                 continue
@@ -162,17 +167,17 @@ class ProducerStateManager:
         `segment_base_offset` and `position` are where the first batch will be written; a transaction that
         begins remembers its place. `transaction_version` is the one a coordinator writes its markers by.
         """
-        end_offset = int(batches.rows[-1, 3]) + 1
-        rows = _rows_with_producer(batches)
-        if not rows:
-            return ProducerUpdate(end_offset)
+        if len(batches) >= MIN_RUN:
+            update = self._prepare_run(batches.rows, origin)
+            if update is not None:
+                return update
         states: dict[int, ProducerState] = {}
         started: list[TxnMetadata] = []
         completed: list[CompletedTxn] = []
         still_open: dict[int, TxnMetadata] = {}
         ended: set[int] = set()
         shift = position - int(batches.rows[0, 0])
-        for index, row in rows:
+        for index, row in _rows_with_producer(batches.rows):
             at, _, base, last, _, _, attributes, _, max_timestamp, producer_id, epoch, sequence, *_ = row
             state = states.get(producer_id) or self._producers.get(producer_id) or ProducerState(producer_id)
             if attributes & _CONTROL:
@@ -195,7 +200,15 @@ class ProducerStateManager:
                     place = (segment_base_offset, at + shift) if position >= 0 else (UNKNOWN_OFFSET, -1)
                     still_open[base] = TxnMetadata(producer_id, LogOffsetMetadata(base, *place))
                     started.append(still_open[base])
-        return ProducerUpdate(end_offset, states, started, completed)
+        return ProducerUpdate(int(batches.rows[-1, _LAST_OFFSET]) + 1, states, started, completed)
+
+    def _prepare_run(self, rows: Int64s, origin: AppendOrigin) -> ProducerUpdate | None:
+        """The update of many batches at once, where none of them is out of the ordinary."""
+        with_producer = rows[:, _PRODUCER_ID] >= 0
+        states: dict[int, ProducerState] | None = {}
+        if with_producer.any():
+            states = states_after(rows[with_producer], self._producers, origin)
+        return None if states is None else ProducerUpdate(int(rows[-1, _LAST_OFFSET]) + 1, states)
 
     def commit(self, update: ProducerUpdate) -> None:
         """Make a prepared update the state: its batches are written."""
@@ -342,12 +355,10 @@ class ProducerStateManager:
         return offsets
 
 
-def _rows_with_producer(batches: BatchTable) -> list[tuple[int, list[int]]]:
-    """The rows that carry a producer id, with their index; nearly free where there is none."""
-    rows = batches.rows
-    if not len(rows):
-        raise InvalidInputError("an append without batches")
+def _rows_with_producer(rows: Int64s) -> Iterable[tuple[int, list[int]]]:
+    """The rows that carry a producer id, with their index."""
+    if len(rows) == 1:
+        row: list[int] = rows[0].tolist()
+        return [(0, row)] if row[_PRODUCER_ID] >= 0 else []
     indices = np.flatnonzero(rows[:, _PRODUCER_ID] >= 0)
-    if not len(indices):
-        return []
-    return list(zip(indices.tolist(), rows[indices].tolist(), strict=True))
+    return zip(indices.tolist(), rows[indices].tolist(), strict=True)
