@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -184,6 +185,7 @@ def test_rename_unlink_and_close(tmp_path: Path) -> None:
 
 def test_no_descriptor_stays_open_for_readers(tmp_path: Path) -> None:
     TransactionIndex(Directory(tmp_path), 0).append(A)
+    gc.collect()
     before = len(list(Path("/proc/self/fd").iterdir()))
     readers = [TransactionIndex(Directory(tmp_path), 0) for _ in range(20)]
     assert all(reader.collect_aborted_txns(0, 5).aborted_txns == [A] for reader in readers)
