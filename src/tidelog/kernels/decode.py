@@ -24,8 +24,10 @@ import cython
 if cython.compiled:
     from cython.cimports.libc.string import memcpy
     from cython.cimports.tidelog.kernels.crc import crc32c_range
+    from cython.cimports.tidelog.kernels.lz4 import decompress_frame
 else:
     from tidelog.kernels.crc import crc32c_range
+    from tidelog.kernels.lz4 import decompress_frame
 
 _BAD_LENGTH = cython.declare(cython.int, 2)
 _CHECKSUM = cython.declare(cython.int, 3)
@@ -37,6 +39,8 @@ _NO_ROOM = cython.declare(cython.int, 9)
 _BAD_TIMESTAMP = cython.declare(cython.int, 10)
 _NESTED_COMPRESSION = cython.declare(cython.int, 11)
 _BAD_OFFSET = cython.declare(cython.int, 12)
+_UNUSUAL = cython.declare(cython.int, 13)
+_SCRATCH_FULL = cython.declare(cython.int, 14)
 
 _SIGN32 = cython.declare(cython.longlong, 0x80000000)
 _MASK32 = cython.declare(cython.ulonglong, 0xFFFFFFFF)
@@ -361,8 +365,12 @@ class Bytes:
 @cython.final
 @cython.cclass
 class Columns:
-    """Where decoded records go. Every column may be None; `rows` counts the records put in so far."""
+    """Where the records of `table`'s batches go. Every column may be None; `rows` counts the records put in so far.
 
+    A call that meets a fault leaves the records before the batch at fault in place and names it in `fault_batch`.
+    """
+
+    table: cython.longlong[:, ::1]
     offsets: cython.longlong[::1]
     timestamps: cython.longlong[::1]
     keys: Bytes
@@ -384,6 +392,7 @@ class Columns:
 
     def __init__(
         self,
+        table,
         capacity,
         offsets=None,
         timestamps=None,
@@ -392,6 +401,7 @@ class Columns:
         values=None,
         headers=None,
     ):
+        self.table = table
         self.capacity = capacity
         self.microseconds = microseconds
         self.has_offsets = offsets is not None
@@ -621,64 +631,149 @@ class Columns:
             self.values.advance(values)
         return 0
 
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def put_whole_batch(
+        self,
+        p: cython.pointer[cython.const[cython.uchar]],
+        pos: cython.Py_ssize_t,
+        end: cython.Py_ssize_t,
+        row: cython.pointer[cython.longlong],
+    ) -> cython.int:
+        """`put_batch`, all or nothing: at a fault the columns are as before."""
+        rows: cython.Py_ssize_t = self.rows
+        headers: cython.Py_ssize_t = self.headers
+        keys: cython.Py_ssize_t = 0
+        values: cython.Py_ssize_t = 0
+        nulls: cython.Py_ssize_t = 0
+        fault: cython.int
+        if self.has_headers:
+            keys = self.header_keys.used
+            values = self.header_values.used
+            nulls = self.header_values.nulls
+        fault = self.put_batch(p, pos, end, row)
+        if fault != 0:
+            self.rows = rows
+            self.headers = headers
+            if self.has_headers:
+                self.header_keys.used = keys
+                self.header_values.used = values
+                self.header_values.nulls = nulls
+        return fault
+
     def take_run(
         self,
         buf: cython.const[cython.uchar][::1],
-        rows: cython.longlong[:, ::1],
         origin: cython.longlong,
+        first: cython.Py_ssize_t,
+        last: cython.Py_ssize_t,
         check_crc: cython.bint = False,
     ) -> cython.int:
-        """Decode uncompressed v2 batches that lie in `buf` at their positions less `origin`; 0 or the fault.
+        """Decode the uncompressed v2 batches in rows [first, last), at their positions less `origin`; 0 or the fault.
 
-        At a fault, `fault_batch` is the row of `rows` it is in. With `check_crc` each batch's checksum is taken
-        right after its records were decoded, from the cache: one pass over memory, not two.
+        With `check_crc` each batch's checksum is taken right after its records were decoded, from the cache: one
+        pass over memory, not two.
         """
-        i: cython.Py_ssize_t = 0
-        n: cython.Py_ssize_t = rows.shape[0]
+        i: cython.Py_ssize_t = first
         start: cython.longlong
         fault: cython.int = 0
         crc: cython.longlong = 0
         size: cython.Py_ssize_t = len(buf)
+        if first < 0 or last > self.table.shape[0]:
+            raise IndexError(first)
         with cython.nogil:
-            while i < n:
-                start = rows[i, 0] - origin
-                if start < 0 or rows[i, 1] < 61 or rows[i, 1] > size - start:
+            while i < last:
+                start = self.table[i, 0] - origin
+                if start < 0 or self.table[i, 1] < 61 or self.table[i, 1] > size - start:
                     fault = _RECORD_OVERRUN
+                elif cython.compiled:
+                    fault = self.put_whole_batch(
+                        cython.address(buf[0]),
+                        start + 61,
+                        start + self.table[i, 1],
+                        cython.address(self.table[i, 0]),
+                    )
+                    if check_crc:
+                        crc = crc32c_range(cython.address(buf[0]), start + 21, start + self.table[i, 1])
                 else:
-                    if cython.compiled:
-                        fault = self.put_batch(
-                            cython.address(buf[0]),
-                            start + 61,
-                            start + rows[i, 1],
-                            cython.address(rows[i, 0]),
-                        )
-                        if check_crc:
-                            crc = crc32c_range(cython.address(buf[0]), start + 21, start + rows[i, 1])
-                    else:
-                        fault = self.put_batch(buf, int(start) + 61, int(start + rows[i, 1]), rows[i].tolist())
-                        crc = crc32c_range(buf, int(start) + 21, int(start + rows[i, 1]))
-                    if check_crc and crc != rows[i, 13]:
-                        fault = _CHECKSUM
+                    end = int(start + self.table[i, 1])
+                    fault = self.put_whole_batch(buf, int(start) + 61, end, self.table[i].tolist())
+                    crc = crc32c_range(buf, int(start) + 21, end)
+                if check_crc and crc != self.table[i, 13]:
+                    fault = _CHECKSUM
                 if fault != 0:
                     self.fault_batch = i
                     break
                 i += 1
         return fault
 
-    def take_payload(
-        self, payload: cython.const[cython.uchar][::1], rows: cython.longlong[:, ::1], i: cython.Py_ssize_t
+    def take_lz4_run(
+        self,
+        buf: cython.const[cython.uchar][::1],
+        origin: cython.longlong,
+        first: cython.Py_ssize_t,
+        last: cython.Py_ssize_t,
+        scratch: cython.uchar[::1],
+        check_crc: cython.bint,
     ) -> cython.int:
+        """Decompress to `scratch` and decode the v2 LZ4 batches in rows [first, last), one after the other.
+
+        Stops at `fault_batch` with SCRATCH_FULL if one does not fit, UNUSUAL if it takes another way to decompress.
+        """
+        i: cython.Py_ssize_t = first
+        start: cython.longlong
+        end: cython.longlong
+        n: cython.longlong
+        fault: cython.int = 0
+        size: cython.Py_ssize_t = len(buf)
+        if not cython.compiled:
+            self.fault_batch = first
+            return _UNUSUAL
+        if first < 0 or last > self.table.shape[0]:
+            raise IndexError(first)
+        with cython.nogil:
+            while i < last:
+                start = self.table[i, 0] - origin
+                end = start + self.table[i, 1]
+                if start < 0 or self.table[i, 1] < 61 or end > size:
+                    fault = _RECORD_OVERRUN
+                elif check_crc and crc32c_range(cython.address(buf[0]), start + 21, end) != self.table[i, 13]:
+                    fault = _CHECKSUM
+                elif self.table[i, 12] != 0:
+                    n = decompress_frame(
+                        cython.address(buf[0]),
+                        start + 61,
+                        end,
+                        cython.address(scratch[0]),
+                        scratch.shape[0],
+                    )
+                    if n == -9:
+                        fault = _SCRATCH_FULL
+                    elif n < 0:
+                        fault = _UNUSUAL
+                    else:
+                        fault = self.put_whole_batch(
+                            cython.address(scratch[0]), 0, n, cython.address(self.table[i, 0])
+                        )
+                if fault != 0:
+                    self.fault_batch = i
+                    break
+                i += 1
+        return fault
+
+    def take_payload(self, payload: cython.const[cython.uchar][::1], i: cython.Py_ssize_t) -> cython.int:
         """Decode the decompressed records of the batch in row `i`; 0 or the fault."""
         fault: cython.int
-        if i < 0 or i >= rows.shape[0]:
+        if i < 0 or i >= self.table.shape[0]:
             raise IndexError(i)
         if cython.compiled:
             with cython.nogil:
-                fault = self.put_batch(
-                    cython.address(payload[0]), 0, payload.shape[0], cython.address(rows[i, 0])
+                fault = self.put_whole_batch(
+                    cython.address(payload[0]), 0, payload.shape[0], cython.address(self.table[i, 0])
                 )
         else:
-            fault = self.put_batch(payload, 0, len(payload), rows[i].tolist())
+            fault = self.put_whole_batch(payload, 0, len(payload), self.table[i].tolist())
         if fault != 0:
             self.fault_batch = i
         return fault
@@ -730,35 +825,35 @@ class Columns:
     def take_messages(
         self,
         buf: cython.const[cython.uchar][::1],
-        rows: cython.longlong[:, ::1],
         origin: cython.longlong,
+        first: cython.Py_ssize_t,
+        last: cython.Py_ssize_t,
     ) -> cython.int:
-        """Decode uncompressed magic 0 or 1 messages that lie in `buf` at their positions less `origin`."""
-        i: cython.Py_ssize_t = 0
-        n: cython.Py_ssize_t = rows.shape[0]
+        """Decode the uncompressed magic 0 or 1 messages in rows [first, last), at their positions less `origin`."""
+        i: cython.Py_ssize_t = first
         start: cython.longlong
         fault: cython.int = 0
         size: cython.Py_ssize_t = len(buf)
+        if first < 0 or last > self.table.shape[0]:
+            raise IndexError(first)
         with cython.nogil:
-            while i < n:
-                start = rows[i, 0] - origin
-                if start < 0 or rows[i, 1] < 26 or rows[i, 1] > size - start:
+            while i < last:
+                start = self.table[i, 0] - origin
+                if start < 0 or self.table[i, 1] < 26 or self.table[i, 1] > size - start:
                     fault = _RECORD_OVERRUN
-                elif not self.has_room(1, rows[i, 1]):
+                elif not self.has_room(1, self.table[i, 1]):
                     fault = _NO_ROOM
+                elif cython.compiled:
+                    fault = self.put_message(
+                        cython.address(buf[0]),
+                        start,
+                        start + self.table[i, 1],
+                        self.table[i, 2],
+                        cython.address(self.table[i, 0]),
+                    )
                 else:
-                    if cython.compiled:
-                        fault = self.put_message(
-                            cython.address(buf[0]),
-                            start,
-                            start + rows[i, 1],
-                            rows[i, 2],
-                            cython.address(rows[i, 0]),
-                        )
-                    else:
-                        fault = self.put_message(
-                            buf, int(start), int(start + rows[i, 1]), int(rows[i, 2]), rows[i].tolist()
-                        )
+                    row = self.table[i].tolist()
+                    fault = self.put_message(buf, int(start), int(start) + row[1], row[2], row)
                 if fault != 0:
                     self.fault_batch = i
                     break
@@ -768,7 +863,6 @@ class Columns:
     def take_message_set(
         self,
         payload: cython.const[cython.uchar][::1],
-        rows: cython.longlong[:, ::1],
         i: cython.Py_ssize_t,
         messages: cython.longlong,
         last: cython.longlong,
@@ -780,25 +874,25 @@ class Columns:
         """
         pos: cython.Py_ssize_t = 0
         end: cython.Py_ssize_t = len(payload)
+        rows: cython.Py_ssize_t = self.rows
         size: cython.longlong
         k: cython.longlong
         base: cython.longlong = 0
-        offset: cython.longlong
         fault: cython.int = 0
-        if i < 0 or i >= rows.shape[0]:
+        if i < 0 or i >= self.table.shape[0]:
             raise IndexError(i)
-        if rows[i, 5] == 1 and rows[i, 2] != 0:
-            base = rows[i, 2] - last
+        if self.table[i, 5] == 1 and self.table[i, 2] != 0:
+            base = self.table[i, 2] - last
             if base < 0:
                 fault = _BAD_OFFSET
-        if not self.has_room(messages, end):
+        if fault == 0 and not self.has_room(messages, end):
             fault = _NO_ROOM
         if cython.compiled:
             p: cython.pointer[cython.const[cython.uchar]] = cython.address(payload[0])
-            row: cython.pointer[cython.longlong] = cython.address(rows[i, 0])
+            row: cython.pointer[cython.longlong] = cython.address(self.table[i, 0])
         else:
             p = payload
-            row = rows[i].tolist()
+            row = self.table[i].tolist()
         with cython.nogil:
             k = 0
             while fault == 0 and k < messages:
@@ -809,10 +903,10 @@ class Columns:
                 if size < 14 or size > end - pos - 12 or (p[pos + 16] == 1 and size < 22):
                     fault = _RECORD_OVERRUN
                     break
-                offset = _wrapping_add(base, _i64(p, pos))
-                fault = self.put_message(p, pos, pos + 12 + size, offset, row)
+                fault = self.put_message(p, pos, pos + 12 + size, _wrapping_add(base, _i64(p, pos)), row)
                 pos += 12 + size
                 k += 1
         if fault != 0:
+            self.rows = rows
             self.fault_batch = i
         return fault

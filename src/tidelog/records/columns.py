@@ -68,10 +68,11 @@ class ChunkColumns:
         """Make room for so many headers in all."""
         self._headers = _HeaderColumn(self._rows, headers, self._size if headers else 0)
 
-    def kernel_columns(self) -> _kernel.Columns:
-        """The kernel's view, empty."""
+    def kernel_columns(self, table: npt.NDArray[np.int64]) -> _kernel.Columns:
+        """The kernel's view, empty, for the batches of `table`."""
         times = self._timestamp_buffer
         return _kernel.Columns(
+            table,
             self._rows,
             offsets=self.offsets,
             timestamps=None if times is None else np.frombuffer(times, dtype=np.int64),

@@ -1,26 +1,32 @@
 """Batches -> Arrow record batches.
 
-1. Cut the table into chunks of whole batches, bounded in rows and bytes.
-2. Decompress what is compressed in the chunk; the chunk ends early when that gets large.
-3. Check the checksums, if the scan has not, and the counts against the bytes; then allocate the columns that are
-   asked for.
-4. One kernel call for each run of uncompressed batches, one for each decompressed batch.
-5. Spread the facts of the batches over their records.
+1. Cut the table into chunks of whole batches, bounded in rows and bytes, and allocate the columns asked for.
+2. Fill them, run by run of batches that are decoded alike: one kernel call for a run of uncompressed batches and of
+   LZ4 batches, one for each batch that another codec has decompressed. Checksums are taken on the way.
+3. The chunk ends early where the next batch does not fit, which only decompression can tell. A batch that does not
+   fit an empty chunk is decompressed, measured and decoded alone.
+4. Spread the facts of the batches over their records.
 
 Memory is bounded by `max_rows` and `max_bytes` (or one batch, if that is larger), not by the input.
 """
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TypedDict
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidelog.errors import CompressionError, CountMismatchError, InvalidInputError, UnknownCodecError
+from tidelog.errors import (
+    CompressionError,
+    CountMismatchError,
+    InvalidInputError,
+    RecordOverrunError,
+    UnknownCodecError,
+)
 from tidelog.kernels import decode as _kernel
 from tidelog.kernels import scan as _scan
 from tidelog.records.batches import HEADER_SIZE, BatchTable, walk_batches
@@ -39,7 +45,9 @@ __all__ = ["decode_batches", "iter_record_batches", "read_record_batches"]
 MAX_ROWS = 1 << 17
 MAX_BYTES = 16 << 20
 
-_HOT_BYTES = 2 << 20  # decompressed at a time: it should still be in the processor's cache when it is decoded
+_VERIFY_BATCHES = 64  # checksums are taken this far ahead of decompression, so that it finds the bytes in the cache
+_SCRATCH_BYTES = 1 << 18
+_HEADERS_PER_ROW = 4  # room for headers in a chunk of a topic that has them; more of them end the chunk early
 _MIN_RECORD_SIZE = 7  # length, attributes, two deltas, key length, value length, header count: one byte each
 _COLUMN_LIMIT = (1 << 31) - 1  # Arrow's binary columns count bytes in int32
 
@@ -62,12 +70,12 @@ def decode_batches(
     """
     projection = Projection.of(columns)
     decoder = _Decoder(buffer, topic, partition, projection, origin, source, MAX_DECOMPRESSED)
-    chunks = list(decoder.chunks(table, max_rows=1 << 62, max_bytes=_COLUMN_LIMIT, hot_bytes=_COLUMN_LIMIT))
-    if len(chunks) > 1:
+    chunks = list(decoder.chunks(table, max_rows=MAX_ROWS, max_bytes=MAX_BYTES))
+    if len(chunks) == 1:
+        return chunks[0]
+    if sum(chunk.nbytes for chunk in chunks) > _COLUMN_LIMIT:
         raise InvalidInputError("more than 2 GiB of records do not fit one record batch; use iter_record_batches")
-    if not chunks:
-        return pa.RecordBatch.from_pylist([], schema=projection.schema)
-    return chunks[0]
+    return pa.concat_batches(chunks) if chunks else pa.RecordBatch.from_pylist([], schema=projection.schema)
 
 
 def iter_record_batches(
@@ -112,16 +120,6 @@ def read_record_batches(
         yield from decoder.chunks(table, max_rows=max_rows, max_bytes=min(max_bytes, _COLUMN_LIMIT))
 
 
-@dataclass(frozen=True, slots=True)
-class _Payload:
-    """A decompressed batch: its bytes, how many records they hold, and, in magic 0/1, the last inner offset."""
-
-    data: Buffer
-    size: int
-    count: int
-    last: int = 0
-
-
 class _Decoder:
     """One decoding: where the bytes are and what is wanted of them."""
 
@@ -144,205 +142,204 @@ class _Decoder:
         self._source = source
         self._max_decompressed = max_decompressed
         self._check_crc = check_crc
+        self._scratch = np.empty(0, dtype=np.uint8)
         # Most topics have no headers: none are counted, and no room is made for them, until one turns up.
         self._headers_seen = False
 
-    def chunks(
-        self, table: BatchTable, *, max_rows: int, max_bytes: int, hot_bytes: int = _HOT_BYTES
-    ) -> Iterator[pa.RecordBatch]:
+    def chunks(self, table: BatchTable, *, max_rows: int, max_bytes: int) -> Iterator[pa.RecordBatch]:
         """Decode `table` chunk by chunk."""
-        self._check_bounds(table)
+        self._check_table(table)
         start = 0
         rows = np.cumsum(np.clip(table.count, 0, None))
         sizes = np.cumsum(table.size)
-        compressed = table.codec != 0
         while start < len(table):
-            stop = _cut(rows, sizes, start, max_rows, max_bytes)
-            payloads: list[_Payload | None] | None = None
-            if compressed[start:stop].any():
-                stop = _cut(rows, sizes, start, max_rows, min(max_bytes, hot_bytes))
-                self._verify(table[start:stop])
-                payloads = self._decompress(table[start:stop], max_rows, min(max_bytes, hot_bytes))
-                stop = start + len(payloads)
-            chunk = self._decode(table[start:stop], payloads)
-            if chunk.num_rows:
+            part = table[start : _cut(rows, sizes, start, max_rows, max_bytes)]
+            taken, chunk = self._chunk(part, max_rows, max_bytes)
+            if not taken:
+                taken, chunk = 1, self._single(part[:1])
+            if chunk is not None and chunk.num_rows:
                 yield chunk
-            start = stop
+            start += taken
 
-    def _verify(self, table: BatchTable) -> None:
-        """Checksums first of all: what fails them is not worth decompressing."""
-        if self._check_crc:
-            bad = _scan.verify(self._view, table.rows, self._origin)
-            if bad >= 0:
-                self._fail(table, bad, Fault.CHECKSUM)
-
-    def _check_bounds(self, table: BatchTable) -> None:
-        begin = table.position - self._origin
-        if len(table) and (int(begin.min()) < 0 or int((begin + table.size).max()) > len(self._view)):
-            raise ValueError("a batch of the table lies outside the buffer")
-
-    def _fail(self, table: BatchTable, batch: int, code: int) -> NoReturn:
-        raise fault_error(
-            code,
-            position=int(table.position[batch]),
-            offset=int(table.base_offset[batch]),
-            source=self._source,
-        )
-
-    # -- decompression ------------------------------------------------------------------------------------------
-
-    def _decompress(self, table: BatchTable, max_rows: int, max_bytes: int) -> list[_Payload | None]:
-        """Payloads of the compressed batches from the start of `table`, as many as stay within bounds."""
-        payloads: list[_Payload | None] = []
-        budget, rows_left = max_bytes, max_rows
-        for batch, row in enumerate(table.rows.tolist()):
-            if row[6] & 7 == 0:
-                payload = None
-                budget -= row[1]
-                rows_left -= row[12]
-            else:
-                payload = self._payload(row)
-                budget -= payload.size
-                rows_left -= payload.count
-            if (budget < 0 or rows_left < 0) and batch:
-                break
-            payloads.append(payload)
-        return payloads
-
-    def _payload(self, row: list[int]) -> _Payload:
-        """Decompress the batch that `row` describes."""
-        position, size, base_offset, magic, attributes, count = (*row[0:3], row[5], row[6], row[12])
-        codec = attributes & 7
-        where = {"position": position, "offset": base_offset, "source": self._source}
-        if codec > Codec.ZSTD or (magic < 2 and codec == Codec.ZSTD):
-            raise UnknownCodecError(f"unknown compression codec {codec} in magic {magic}", **where)
-        if magic == 2 and count == 0:
-            return _Payload(b"", 0, 0)
-        start = position - self._origin
-        body = self._view[start : start + size]
-        compressed = body[HEADER_SIZE:] if magic == 2 else self._wrapper_value(body, magic, where)
-        try:
-            data = decompress(Codec(codec), compressed, magic=magic, limit=self._max_decompressed)
-        except CompressionError as error:
-            raise CompressionError(error.reason, **where) from error
-        length = len(data)
-        if magic == 2:
-            if count < 0 or count * _MIN_RECORD_SIZE > length:
-                raise CountMismatchError(f"a batch of {length} bytes cannot hold {count} records", **where)
-            return _Payload(data, length, count)
-        messages, last = _kernel.count_messages(data)
-        if messages < 0:
-            raise fault_error(-messages, position=position, offset=base_offset, source=self._source)
-        return _Payload(data, length, messages, last)
-
-    @staticmethod
-    def _wrapper_value(message: memoryview, magic: int, where: dict[str, object]) -> memoryview:
-        """The value of a magic 0 or 1 message: the compressed set of the messages it wraps."""
-        at = 26 if magic == 1 else 18
-        end = len(message)
-        for field in ("key", "value"):
-            if at + 4 > end:
-                raise CountMismatchError("a compressed message has no value", **where)  # type: ignore[arg-type]
-            length = int.from_bytes(message[at : at + 4], "big", signed=True)
-            at += 4
-            if length > end - at or (length < 0 and field == "value"):
-                raise CountMismatchError(  # type: ignore[arg-type]
-                    f"a compressed message's {field} length {length} is impossible", **where
-                )
-            if field == "key":
-                at += max(0, length)
-        return message[at : at + length]
-
-    # -- decoding -----------------------------------------------------------------------------------------------
-
-    def _decode(self, table: BatchTable, payloads: list[_Payload | None] | None) -> pa.RecordBatch:
-        """One chunk: all of `table`, with the payloads of its compressed batches."""
-        counts, sizes = self._measure(table, payloads)
-        columns = ChunkColumns(self._projection, int(counts.sum()), int(sizes.sum()))
+    def _chunk(self, part: BatchTable, max_rows: int, max_bytes: int) -> tuple[int, pa.RecordBatch | None]:
+        """As many batches of `part` as fit a chunk (none: the first alone is too large), and their records."""
+        plain = not (part.codec != 0).any()
+        capacity = int(part.count.sum()) if (part.magic == 2).all() or plain else max_rows
+        size = int(part.size.sum()) if plain else max_bytes
+        if size > max_bytes or capacity > max_rows:
+            return 0, None
+        columns = ChunkColumns(self._projection, capacity, size)
         if columns.wants_headers:
-            columns.allocate_headers(self._count_headers(table, payloads) if self._headers_seen else 0)
-        target = columns.kernel_columns()
-        for first, last, kind in _runs(table):
-            rows = table.rows[first:last]
-            if kind == _RUN_V2:
-                code = target.take_run(self._view, rows, self._origin, self._check_crc and payloads is None)
-            elif kind == _RUN_MESSAGES:
-                if payloads is None:
-                    self._verify(table[first:last])
-                code = target.take_messages(self._view, rows, self._origin)
-            else:
-                code = self._take_payloads(target, table, payloads or [], first, last)
-                first = 0
-            if code == Fault.NO_ROOM and columns.wants_headers and not self._headers_seen:
-                self._headers_seen = True
-                return self._decode(table, payloads)
-            if code:
-                self._fail(table, first + target.fault_batch, code)
-        return self._assemble(table, counts, columns, target)
+            columns.allocate_headers(_HEADERS_PER_ROW * capacity if self._headers_seen else 0)
+        return self._fill(part, columns)
 
-    @staticmethod
-    def _take_payloads(
-        target: _kernel.Columns, table: BatchTable, payloads: list[_Payload | None], first: int, last: int
-    ) -> int:
-        for batch in range(first, last):
-            payload = payloads[batch]
-            if payload is None or not payload.count:
-                continue
-            if table.rows[batch, 5] == 2:
-                code = target.take_payload(payload.data, table.rows, batch)
+    def _single(self, part: BatchTable) -> pa.RecordBatch:
+        """One batch, however large: measured first, then decoded."""
+        row = part.rows[0].tolist()
+        where = self._where(row)
+        payload: Buffer | None = None
+        start, magic, count = row[0] - self._origin, row[5], row[12]
+        size = row[1] - HEADER_SIZE if magic == 2 else row[1]
+        if row[6] & 7:
+            self._verify(part)
+            payload = self._payload(row)
+            size = len(payload)
+            if magic < 2:
+                count = self._messages(payload, where)[0]
+        if count * _MIN_RECORD_SIZE > size:
+            raise CountMismatchError(f"a batch of {size} bytes cannot hold {count} records", **where)
+        if size > _COLUMN_LIMIT:
+            raise InvalidInputError(f"the batch at offset {row[2]} takes over 2 GiB and does not fit an Arrow column")
+        columns = ChunkColumns(self._projection, count, size)
+        if columns.wants_headers:
+            found = 0
+            if magic == 2 and payload is not None:
+                found = _kernel.count_headers(payload, 0, size, count)
+            elif magic == 2:
+                found = _kernel.count_headers(self._view, start + HEADER_SIZE, start + row[1], count)
+            if found < 0:
+                self._fail(part, 0, -found)
+            columns.allocate_headers(found)
+        return self._fill(part, columns, payload)[1]
+
+    def _fill(
+        self, part: BatchTable, columns: ChunkColumns, payload: Buffer | None = None
+    ) -> tuple[int, pa.RecordBatch]:
+        """Decode `part` into `columns` until it is full; how many batches went in, and their records.
+
+        `payload` is that of the only batch, if it has been decompressed before.
+        """
+        target = columns.kernel_columns(part.rows)
+        counts = part.count.copy()
+        for first, last, kind in _runs(part):
+            if kind == _Run.PLAIN:
+                code = target.take_run(self._view, self._origin, first, last, self._check_crc)
+            elif kind == _Run.MESSAGES:
+                self._verify(part[first:last])
+                code = target.take_messages(self._view, self._origin, first, last)
+            elif kind == _Run.WRAPPERS:
+                code = self._take_wrappers(target, part, first, last, counts)
+            elif payload is not None:
+                code = target.take_payload(payload, 0)
+            elif kind == _Run.LZ4:
+                code = self._take_lz4(target, part, first, last)
             else:
-                code = target.take_message_set(payload.data, table.rows, batch, payload.count, payload.last)
+                code = self._take_payloads(target, part, first, last)
+            if code == Fault.NO_ROOM:
+                self._headers_seen = True
+                done = target.fault_batch
+                return done, self._assemble(part[:done], counts[:done], columns, target)
+            if code:
+                self._fail(part, target.fault_batch, code)
+        return len(part), self._assemble(part, counts, columns, target)
+
+    def _take_lz4(self, target: _kernel.Columns, part: BatchTable, first: int, last: int) -> int:
+        """LZ4 batches, decompressed by the kernel itself; those in an unusual form take the slow way."""
+        while first < last:
+            code = target.take_lz4_run(self._view, self._origin, first, last, self._scratch, self._check_crc)
+            if code == Fault.SCRATCH_FULL and len(self._scratch) < self._max_decompressed:
+                size = max(_SCRATCH_BYTES, 4 * len(self._scratch))
+                self._scratch = np.empty(min(size, self._max_decompressed), dtype=np.uint8)
+                first = target.fault_batch
+            elif code in (Fault.UNUSUAL, Fault.SCRATCH_FULL):
+                first = target.fault_batch
+                code = self._take_payloads(target, part, first, first + 1)
+                first += 1
+            elif not code:
+                return 0
+            if code not in (0, Fault.SCRATCH_FULL):
+                return code
+        return 0
+
+    def _take_payloads(self, target: _kernel.Columns, part: BatchTable, first: int, last: int) -> int:
+        """Compressed v2 batches, one by one through their codec's library."""
+        rows = part.rows[first:last].tolist()
+        for at, row in enumerate(rows):
+            if at % _VERIFY_BATCHES == 0:
+                self._verify(part[first + at : min(last, first + at + _VERIFY_BATCHES)])
+            if row[12]:
+                code = target.take_payload(self._payload(row), first + at)
+                if code:
+                    return code
+        return 0
+
+    def _take_wrappers(
+        self, target: _kernel.Columns, part: BatchTable, first: int, last: int, counts: Int64s
+    ) -> int:
+        """Compressed magic 0 and 1 messages; `counts` takes how many each of them held."""
+        self._verify(part[first:last])
+        for batch in range(first, last):
+            row = part.rows[batch].tolist()
+            payload = self._payload(row)
+            counts[batch], inner_last = self._messages(payload, self._where(row))
+            code = target.take_message_set(payload, batch, int(counts[batch]), inner_last)
             if code:
                 return code
         return 0
 
-    def _measure(self, table: BatchTable, payloads: list[_Payload | None] | None) -> tuple[Int64s, Int64s]:
-        """Records and bytes of each batch, checked against each other before anything is allocated."""
-        counts = table.count.copy()
-        sizes = np.where(table.magic == 2, table.size - HEADER_SIZE, table.size)
-        if payloads:
-            for batch, payload in enumerate(payloads):
-                if payload is not None:
-                    counts[batch], sizes[batch] = payload.count, payload.size
-        bad = (counts < 0) | (counts * _MIN_RECORD_SIZE > sizes)
+    def _payload(self, row: list[int]) -> bytes | memoryview:
+        """The decompressed records of the batch that `row` describes."""
+        start = row[0] - self._origin
+        magic = row[5]
+        data = self._view[start + HEADER_SIZE : start + row[1]] if magic == 2 else self._wrapped(row)
+        try:
+            return decompress(row[6] & 7, data, magic=magic, limit=self._max_decompressed)
+        except (CompressionError, UnknownCodecError) as error:
+            raise type(error)(error.reason, **self._where(row)) from error
+
+    def _wrapped(self, row: list[int]) -> memoryview:
+        """The value of a magic 0 or 1 message: the compressed set of the messages it wraps."""
+        start = row[0] - self._origin
+        message = self._view[start : start + row[1]]
+        at = 26 if row[5] == 1 else 18
+        for field in ("key", "value"):
+            length = int.from_bytes(message[at : at + 4], "big", signed=True) if at + 4 <= len(message) else -2
+            at += 4
+            if length < -1 or length > len(message) - at or (length < 0 and field == "value"):
+                raise RecordOverrunError(f"a compressed message has no sound {field}", **self._where(row))
+            if field == "key":
+                at += max(0, length)
+        return message[at : at + length]
+
+    @staticmethod
+    def _messages(payload: Buffer, where: _Where) -> tuple[int, int]:
+        """How many messages a decompressed set holds, and the offset of the last."""
+        messages, last = _kernel.count_messages(payload)
+        if messages < 0:
+            raise fault_error(-messages, position=where["position"], offset=where["offset"], source=where["source"])
+        return messages, last
+
+    def _verify(self, part: BatchTable) -> None:
+        """Take the checksums, if the scan has not: what fails them is not worth decompressing."""
+        if self._check_crc:
+            bad = _scan.verify(self._view, part.rows, self._origin)
+            if bad >= 0:
+                self._fail(part, bad, Fault.CHECKSUM)
+
+    def _check_table(self, table: BatchTable) -> None:
+        begin = table.position - self._origin
+        if len(table) and (int(begin.min()) < 0 or int((begin + table.size).max()) > len(self._view)):
+            raise ValueError("a batch of the table lies outside the buffer")
+        bad = (table.count < 0) | ((table.codec == 0) & (table.count * _MIN_RECORD_SIZE > table.size))
         if bad.any():
             batch = int(np.argmax(bad))
+            row = table.rows[batch].tolist()
             raise CountMismatchError(
-                f"a batch of {sizes[batch]} bytes cannot hold {counts[batch]} records",
-                position=int(table.position[batch]),
-                offset=int(table.base_offset[batch]),
-                source=self._source,
+                f"a batch of {row[1]} bytes cannot hold {row[12]} records", **self._where(row)
             )
-        if int(sizes.sum()) > _COLUMN_LIMIT:
-            raise InvalidInputError(
-                f"the records at offset {table.base_offset[0]} take more than 2 GiB and do not fit an Arrow column"
-            )
-        return counts, sizes
 
-    def _count_headers(self, table: BatchTable, payloads: list[_Payload | None] | None) -> int:
-        total = 0
-        for first, last, kind in _runs(table):
-            if kind == _RUN_V2:
-                found, code = _kernel.count_headers_in_run(self._view, table.rows[first:last], self._origin)
-                if code:
-                    self._fail(table, first + found, -code)
-                total += found
-            elif kind == _RUN_PAYLOADS:
-                for batch in range(first, last):
-                    payload = (payloads or [])[batch]
-                    if payload is None or table.rows[batch, 5] != 2:
-                        continue
-                    found = _kernel.count_headers(payload.data, 0, payload.size, payload.count)
-                    if found < 0:
-                        self._fail(table, batch, -found)
-                    total += found
-        return total
+    def _where(self, row: list[int]) -> _Where:
+        return {"position": row[0], "offset": row[2], "source": self._source}
+
+    def _fail(self, part: BatchTable, batch: int, code: int) -> NoReturn:
+        row = part.rows[batch].tolist()
+        raise fault_error(code, position=row[0], offset=row[2], source=self._source)
 
     def _assemble(
-        self, table: BatchTable, counts: Int64s, columns: ChunkColumns, target: _kernel.Columns
+        self, part: BatchTable, counts: Int64s, columns: ChunkColumns, target: _kernel.Columns
     ) -> pa.RecordBatch:
         n = target.rows
-        facts = BatchFacts(table, counts, columns.offsets)
+        facts = BatchFacts(part, counts, columns.offsets)
         arrays = []
         for name in self._projection.columns:
             if name == "topic":
@@ -356,22 +353,42 @@ class _Decoder:
         return pa.RecordBatch.from_arrays(arrays, schema=self._projection.schema)
 
 
+class _Where(TypedDict):
+    """Where a batch is, for errors."""
+
+    position: int
+    offset: int
+    source: str | None
+
+
+class _Run(enum.IntEnum):
+    """Batches that are decoded alike."""
+
+    PLAIN = 0
+    MESSAGES = 1
+    WRAPPERS = 2
+    LZ4 = 3
+    PAYLOADS = 4
+
+
+def _runs(table: BatchTable) -> list[tuple[int, int, int]]:
+    """Stretches (first, last, kind) of batches that are decoded alike."""
+    codec, old = table.codec, table.magic < 2
+    kinds = np.where(
+        codec == 0,
+        np.where(old, _Run.MESSAGES, _Run.PLAIN),
+        np.where(old, _Run.WRAPPERS, np.where(codec == Codec.LZ4, _Run.LZ4, _Run.PAYLOADS)),
+    )
+    cuts = [0, *(np.flatnonzero(np.diff(kinds)) + 1).tolist(), len(table)]
+    return [(a, b, int(kinds[a])) for a, b in zip(cuts, cuts[1:], strict=False) if b > a]
+
+
 def _cut(rows: Int64s, sizes: Int64s, start: int, max_rows: int, max_bytes: int) -> int:
     """Where a chunk that begins at batch `start` ends, by running totals: within bounds, but one batch at least."""
     row_limit = (rows[start - 1] if start else 0) + max_rows
     byte_limit = (sizes[start - 1] if start else 0) + max_bytes
     stop = min(np.searchsorted(rows, row_limit, side="right"), np.searchsorted(sizes, byte_limit, side="right"))
     return max(int(stop), start + 1)
-
-
-_RUN_V2, _RUN_MESSAGES, _RUN_PAYLOADS = range(3)
-
-
-def _runs(table: BatchTable) -> list[tuple[int, int, int]]:
-    """Stretches (first, last, kind) of batches that are decoded alike."""
-    kinds = np.where(table.codec != 0, _RUN_PAYLOADS, np.where(table.magic == 2, _RUN_V2, _RUN_MESSAGES))
-    cuts = [0, *(np.flatnonzero(np.diff(kinds)) + 1).tolist(), len(table)]
-    return [(a, b, int(kinds[a])) for a, b in zip(cuts, cuts[1:], strict=False) if b > a]
 
 
 def _round_up(rows: int) -> int:

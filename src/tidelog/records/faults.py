@@ -38,6 +38,8 @@ class Fault(enum.IntEnum):
     BAD_TIMESTAMP = 10
     NESTED_COMPRESSION = 11
     BAD_OFFSET = 12
+    UNUSUAL = 13
+    SCRATCH_FULL = 14
 
 
 _ERRORS: dict[Fault, tuple[type[CorruptRecordError], str]] = {
