@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tidelog.records import iter_record_batches, walk_batches
+from tidelog.records import read_record_batches, walk_batches
+from tidelog.records.builder import encode_batches
 from tidelog.types import Codec
 
 __all__ = ["decode", "encode", "load", "scan"]
@@ -20,10 +21,9 @@ def decode(log: Path) -> Callable[[], int]:
     def work() -> int:
         rows = 0
         with log.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            for table in walk_batches(data):
-                for batch in iter_record_batches(data, table, topic="bench"):
-                    rows += batch.num_rows
-                    del batch
+            for batch in read_record_batches(data, topic="bench"):
+                rows += batch.num_rows
+                del batch  # or it would live beside the next one
         return rows
 
     return work
@@ -45,23 +45,17 @@ def scan(log: Path) -> Callable[[], int]:
 def load(log: Path) -> pa.Table:
     """The keys, values and timestamps of a file, to encode them again."""
     data = log.read_bytes()
-    columns = ["key", "value", "timestamp"]
-    batches = [
-        batch for table in walk_batches(data) for batch in iter_record_batches(data, table, columns=columns)
-    ]
-    return pa.Table.from_batches(batches)
+    return pa.Table.from_batches(read_record_batches(data, columns=["key", "value", "timestamp"]))
 
 
 def encode(records: pa.Table, codec: str, per_batch: int) -> Callable[[], int]:
     """Encodes Arrow columns into v2 batches."""
-    from tidelog.records import encode_batches
-
     batches = records.to_batches()
+    parsed = Codec.parse(codec)
 
     def work() -> int:
         return sum(
-            len(encode_batches(batch, codec=Codec.parse(codec), max_batch_records=per_batch).data)
-            for batch in batches
+            len(encode_batches(batch, codec=parsed, max_batch_records=per_batch).data) for batch in batches
         )
 
     return work

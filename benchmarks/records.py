@@ -12,7 +12,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import tidelog.records
 from benchmarks import aiokafka_peer, ours
 from benchmarks.harness import KAFKA, Bench
 from benchmarks.report import Row
@@ -102,8 +101,6 @@ def _scan(bench: Bench, name: str, log: Path, bar: float) -> Iterator[Row]:
 def _encode(bench: Bench, codec: str, log: Path) -> Iterator[Row]:
     row = f"records/encode/{codec}-{PER_BATCH}"
     if not bench.selected(row) or (bench.effort.quick and codec not in ENCODE_BARS):
-        return
-    if not hasattr(tidelog.records, "encode_batches"):
         return
     records = ours.load(log)
     speed = len(records) / bench.best(ours.encode(records, codec, PER_BATCH)) / 1e6
