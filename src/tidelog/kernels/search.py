@@ -20,7 +20,7 @@ the second. It is an upper bound still, and Kafka's.)
 
 `Entries` methods hold the GIL: each takes tens of nanoseconds and is one step for every other thread, so that
 readers see whole entries only, and never a buffer that was swapped for another meanwhile. Bulk work gets a
-copy of the keys and runs without the GIL (`floor_many`). Uncompiled, a question is many steps: one thread only.
+copy of the keys and runs without the GIL (`floor_many`). Uncompiled, a question is many steps: one thread.
 """
 
 import cython
