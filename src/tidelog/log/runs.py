@@ -1,9 +1,7 @@
-"""Long runs of plain batches: what `sequences` decides batch by batch, decided for all of a producer's at
-once.
+"""Long runs of plain batches: what `sequences` decides for one after the other, decided at once.
 
 Nearly every batch of a log comes from an idempotent producer that follows the rules, outside transactions,
-and of thousands of them only the newest five are kept. `states_after` answers for such an append as a
-whole:
+and of thousands of them only the newest five are kept. `states_after` answers for such an append at once:
 
 1. no batch is transactional or control, and no producer has a transaction open;
 2. each producer's batches are of one epoch, and its first one is taken by the rules;
