@@ -90,13 +90,17 @@ def iter_record_batches(
     max_rows: int = MAX_ROWS,
     max_bytes: int = MAX_BYTES,
     max_decompressed: int = MAX_DECOMPRESSED,
+    check_crc: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """The records of `table`'s batches as record batches of about `max_rows` rows or `max_bytes` bytes at most.
 
     A batch is never split, so one that is larger by itself comes alone. `columns` names what to decode (see
     `records.schema`); a batch whose payload expands past `max_decompressed` bytes is a CompressionError.
+    With `check_crc` the batches' checksums are taken on the way, for a table that was scanned without.
     """
-    decoder = _Decoder(buffer, topic, partition, Projection.of(columns), origin, source, max_decompressed)
+    decoder = _Decoder(
+        buffer, topic, partition, Projection.of(columns), origin, source, max_decompressed, check_crc
+    )
     yield from decoder.chunks(table, max_rows=max_rows, max_bytes=min(max_bytes, _COLUMN_LIMIT))
 
 
