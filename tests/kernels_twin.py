@@ -11,6 +11,7 @@ from types import ModuleType
 import tidelog.kernels
 
 _HERE = Path(tidelog.kernels.__file__).parent
+_BELOW: dict[str, tuple[str, ...]] = {"crc": (), "encode": ("crc", "seal")}
 
 
 @cache
@@ -20,7 +21,7 @@ def twin(name: str) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    below = {} if name == "crc" else {"tidelog.kernels.crc": twin("crc")}
+    below = {f"tidelog.kernels.{kernel}": twin(kernel) for kernel in _BELOW.get(name, ("crc",))}
     kept = {key: sys.modules.get(key) for key in below}
     sys.modules.update(below)
     try:

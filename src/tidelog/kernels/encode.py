@@ -21,9 +21,11 @@ import cython
 
 if cython.compiled:
     from cython.cimports.libc.string import memcpy
-    from cython.cimports.tidelog.kernels.crc import crc32c_range
+    from cython.cimports.tidelog.kernels.seal import write_header
 else:
-    from tidelog.kernels.crc import crc32c_range
+    from types import SimpleNamespace as _Plain
+
+    from tidelog.kernels.seal import write_header
 
 _NO_ROOM = cython.declare(cython.int, 1)
 _TOO_LARGE = cython.declare(cython.int, 2)
@@ -94,16 +96,6 @@ def _put_varint(out: _Out, pos: _Index, n: cython.longlong) -> _Index:
         pos += 1
     out[pos] = cython.cast(cython.uchar, z)
     return pos + 1
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def _put_int(out: _Out, pos: _Index, size: cython.int, n: cython.longlong) -> cython.void:
-    """Write the low `size` bytes of n, big-endian."""
-    i: cython.int
-    for i in range(size):
-        out[pos + i] = cython.cast(cython.uchar, (n >> (8 * (size - 1 - i))) & 0xFF)
 
 
 # ---- columns
@@ -204,11 +196,11 @@ class Column:
             view.ends = cython.address(self.ends[0])
             view.data = cython.address(self.data[0])
             view.valid = cython.address(self.valid[0])
-            view.first = self.first
-            view.limit = self.limit
-            return view
-        else:
-            return _View(ends=self.ends, data=self.data, valid=self.valid, first=self.first, limit=self.limit)
+        else:  # a struct would make C pointers of them
+            view = _Plain(ends=self.ends.tolist(), data=self.data, valid=self.valid)
+        view.first = self.first
+        view.limit = self.limit
+        return view
 
 
 @cython.cclass
@@ -237,6 +229,9 @@ class Records:
         for rows in (timestamps, keys, values, self.header_lists):
             if rows is not None and len(rows) != count:
                 raise ValueError("columns of different lengths")
+        for column in (keys, values, self.header_keys, self.header_values):
+            if column is not None and cython.cast(Column, column).data is None:
+                raise ValueError("a column of bytes without its data, which its limit is")
         if headers and self.header_lists.limit > min(len(self.header_keys), len(self.header_values)):
             raise ValueError("fewer headers than their lists hold")
 
@@ -245,8 +240,12 @@ class Records:
     @cython.exceptval(check=False)
     def views(self) -> _Views:
         """All columns as the walk sees them."""
-        none: _View = _View(ends=cython.NULL, data=cython.NULL, valid=cython.NULL, first=-2, limit=0)
-        views: _Views = _Views(none, none, none, none, none)
+        views: _Views
+        if cython.compiled:
+            pass
+        else:
+            views = _Plain(**{name: _Plain() for name in _Views._members})
+        views.keys.first = views.values.first = views.header_lists.first = -2
         if self.keys is not None:
             views.keys = self.keys.view()
         if self.values is not None:
@@ -340,28 +339,6 @@ def _put_record(
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def _seal(out: _Out, row: _Row) -> cython.void:
-    """Write the header that `row` tells in front of the records, and the checksum into both."""
-    pos: _Index = row[0]
-    _put_int(out, pos, 8, row[2])
-    _put_int(out, pos + 8, 4, row[1] - 12)
-    _put_int(out, pos + 12, 4, row[4])
-    out[pos + 16] = 2
-    _put_int(out, pos + 21, 2, row[6])
-    _put_int(out, pos + 23, 4, row[3] - row[2])
-    _put_int(out, pos + 27, 8, row[7])
-    _put_int(out, pos + 35, 8, row[8])
-    _put_int(out, pos + 43, 8, row[9])
-    _put_int(out, pos + 51, 2, row[10])
-    _put_int(out, pos + 53, 4, row[11])
-    _put_int(out, pos + 57, 4, row[12])
-    row[13] = crc32c_range(out, pos + 21, pos + row[1])
-    _put_int(out, pos + 17, 4, row[13])
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
 def _close(
     batch: _Batch, end: _Index, stop: _Index, row: _Row, template: _Longs, sealed: cython.bint, out: _Out
 ) -> cython.void:
@@ -381,7 +358,7 @@ def _close(
         row[11] = (template[11] + batch.first) & _SIZE_MAX  # after 2^31-1 comes 0
     row[12] = stop - batch.first
     if sealed:
-        _seal(out, row)
+        write_header(out, row)
 
 
 @cython.cfunc
@@ -471,7 +448,7 @@ def encode(
     `template` is a row with what all batches have in common: leader epoch, attributes, producer id and epoch,
     append time (LogAppendTime) or delete horizon if the attributes say so; and base offset and base sequence
     of the first. If not `sealed`, the records are written with room for a header before each batch, but
-    without headers: they are to be compressed first.
+    without headers: they are to be compressed first, then sealed (kernels/seal.py).
     """
     walk: _Walk
     if len(template) != 16 or rows.shape[1] != 16:
@@ -483,22 +460,6 @@ def encode(
         with cython.nogil:
             walk = _walk(records, p, max_records, max_bytes, sealed, o, out.shape[0], r, rows.shape[0])
     else:
-        walk = _walk(records, template, max_records, max_bytes, sealed, out, len(out), rows, len(rows))
+        o = memoryview(out)
+        walk = _walk(records, template, max_records, max_bytes, sealed, o, len(o), rows, len(rows))
     return walk.batches, walk.used, walk.fault, walk.row
-
-
-def seal(out: cython.uchar[::1], rows: cython.longlong[:, ::1]) -> None:
-    """Write the headers that `rows` tell into `out`, at their positions, and the checksums into both."""
-    i: cython.Py_ssize_t
-    if rows.shape[1] != 16:
-        raise ValueError("rows have 16 columns")
-    for i in range(rows.shape[0]):
-        if rows[i, 0] < 0 or rows[i, 1] < _HEADER_SIZE or rows[i, 1] > len(out) - rows[i, 0]:
-            raise ValueError("a batch lies outside the buffer")
-    if cython.compiled:
-        with cython.nogil:
-            for i in range(rows.shape[0]):
-                _seal(cython.address(out[0]), cython.address(rows[i, 0]))
-    else:
-        for i in range(len(rows)):
-            _seal(out, rows[i])

@@ -27,6 +27,7 @@ from tidelog.errors import (
     TidelogError,
 )
 from tidelog.kernels import encode as _kernel
+from tidelog.kernels.seal import seal
 from tidelog.records.batches import HEADER_SIZE, BatchTable
 from tidelog.records.compression import compress
 from tidelog.records.inputs import InputRecords
@@ -176,7 +177,7 @@ def _compressed(plain: EncodedBatches, codec: Codec, level: int | None) -> Encod
     rows[:, 0] = np.cumsum(sizes) - sizes
     rows[:, 1] = sizes
     out = np.frombuffer(data, dtype=np.uint8)
-    _kernel.seal(out, rows)
+    seal(out, rows)
     return EncodedBatches(out.data, BatchTable(rows))
 
 
