@@ -22,7 +22,11 @@ def main() -> int:
     """The exit code: 0, or with --strict 1 when a bar is missed; 2 when a peer cannot be had."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
-        "--only", action="append", default=[], metavar="NAME", help="a group, or rows by prefix"
+        "--only",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a group (records) or some of its rows (records/scan); may be repeated",
     )
     parser.add_argument("--quick", action="store_true", help="small files, short measuring: about a minute")
     parser.add_argument("--json-only", action="store_true", help="no table, no progress")
@@ -30,7 +34,7 @@ def main() -> int:
     args = parser.parse_args()
 
     def selected(name: str) -> bool:
-        return not args.only or any(name.startswith(wanted) for wanted in args.only)
+        return not args.only or any(f"{name}/".startswith(f"{wanted}/") for wanted in args.only)
 
     groups = [
         name for name in GROUPS if not args.only or any(each.split("/")[0] == name for each in args.only)

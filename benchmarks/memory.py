@@ -10,7 +10,7 @@ import sys
 import threading
 from pathlib import Path
 
-from benchmarks.ours import decode
+from benchmarks.ours import decode, mapped
 
 _INTERVAL_S = 0.002
 
@@ -25,7 +25,7 @@ def rss_anon() -> int:
 
 def peak_over_baseline(log: Path, warm_up: Path) -> int:
     """Bytes that decoding `log` takes on top of what decoding a tiny file left behind (imports, pools)."""
-    decode(warm_up)()
+    _decode(warm_up)
     baseline = rss_anon()
     peak = baseline
     done = threading.Event()
@@ -37,10 +37,15 @@ def peak_over_baseline(log: Path, warm_up: Path) -> int:
 
     watcher = threading.Thread(target=watch)
     watcher.start()
-    decode(log)()
+    _decode(log)
     done.set()
     watcher.join()
     return peak - baseline
+
+
+def _decode(log: Path) -> None:
+    with mapped(log) as data:
+        decode(data)
 
 
 if __name__ == "__main__":

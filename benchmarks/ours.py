@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import mmap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,34 +13,28 @@ from tidelog.records import read_record_batches, walk_batches
 from tidelog.records.builder import encode_batches
 from tidelog.types import Codec
 
-__all__ = ["decode", "encode", "load", "scan"]
+__all__ = ["decode", "encode", "load", "mapped", "scan"]
 
 
-def decode(log: Path) -> Callable[[], int]:
-    """Maps the file, checks and decodes all of it to Arrow, chunk by chunk, with the default columns."""
-
-    def work() -> int:
-        rows = 0
-        with log.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            for batch in read_record_batches(data, topic="bench"):
-                rows += batch.num_rows
-                del batch  # or it would live beside the next one
-        return rows
-
-    return work
+@contextlib.contextmanager
+def mapped(log: Path) -> Iterator[mmap.mmap]:
+    """The file, open and mapped as a log keeps its segments."""
+    with log.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        yield data
 
 
-def scan(log: Path) -> Callable[[], int]:
-    """Maps the file and checks every batch's header and CRC."""
+def decode(data: mmap.mmap) -> int:
+    """Checks and decodes all of it to Arrow, chunk by chunk, with the default columns; how many records."""
+    rows = 0
+    for batch in read_record_batches(data, topic="bench"):
+        rows += batch.num_rows
+        del batch  # or it would live beside the next one
+    return rows
 
-    def work() -> int:
-        batches = 0
-        with log.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            for table in walk_batches(data):
-                batches += len(table)
-        return batches
 
-    return work
+def scan(data: mmap.mmap) -> int:
+    """Checks every batch's header and CRC; how many batches."""
+    return sum(len(table) for table in walk_batches(data))
 
 
 def load(log: Path) -> pa.Table:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.table import Table
 
-_TABLE_WIDTH = 120
+_TABLE_WIDTH = 132
 
 __all__ = ["Row", "print_json", "print_table"]
 

@@ -17,10 +17,11 @@ import org.apache.kafka.common.utils.BufferSupplier;
 import org.apache.kafka.common.utils.CloseableIterator;
 
 /**
- * {"task", "file", "warmup_s", "measure_s"}: Kafka's record classes on a .log file. Tasks: decode (every record of every
- * batch, CRC checked), decode-streaming (the same as consumers and the cleaner do it: record by record out of reused buffers),
- * scan (every batch, CRC checked), encode (with "codec" and "per_batch": the file's records, which wait in memory, into
- * batches).
+ * {"task", "file", "warmup_s", "measure_s"}: Kafka's record classes on a .log file.
+ *
+ * <p>decode: every record of every batch, CRCs checked. decode-streaming: the same as consumers and the cleaner do it, record
+ * by record out of reused buffers. scan: every batch, CRCs checked. decode-opening, scan-opening: opening the file is
+ * timed too. encode (with "codec" and "per_batch"): the file's records, which wait in memory, into batches.
  */
 public final class Records {
     private Records() {}
@@ -28,15 +29,18 @@ public final class Records {
     public static void main(String[] args) throws Exception {
         JsonNode request = Bench.request();
         File file = new File(request.get("file").asText());
+        FileRecords open = FileRecords.open(file, false);
         switch (request.get("task").asText()) {
-            case "decode" -> Bench.run(request, () -> decode(file));
+            case "decode" -> Bench.run(request, () -> decode(open));
+            case "decode-opening" -> Bench.run(request, () -> opening(file, Records::decode));
             case "decode-streaming" -> {
                 BufferSupplier buffers = BufferSupplier.create();
-                Bench.run(request, () -> decodeStreaming(file, buffers));
+                Bench.run(request, () -> decodeStreaming(open, buffers));
             }
-            case "scan" -> Bench.run(request, () -> scan(file));
+            case "scan" -> Bench.run(request, () -> scan(open));
+            case "scan-opening" -> Bench.run(request, () -> opening(file, Records::scan));
             case "encode" -> {
-                List<SimpleRecord> records = load(file);
+                List<SimpleRecord> records = load(open);
                 Compression compression = MakeLogs.compression(request.get("codec").asText());
                 int perBatch = request.get("per_batch").asInt();
                 ByteBuffer buffer = ByteBuffer.allocate(4 << 20);
@@ -46,28 +50,34 @@ public final class Records {
         }
     }
 
-    private static long decode(File file) throws Exception {
-        long witness = 0;
+    private interface Reading {
+        long read(FileRecords records);
+    }
+
+    private static long opening(File file, Reading reading) throws Exception {
         try (FileRecords records = FileRecords.open(file, false)) {
-            for (RecordBatch batch : records.batches()) {
-                batch.ensureValid();
-                for (Record record : batch) {
-                    witness += touch(record);
-                }
+            return reading.read(records);
+        }
+    }
+
+    private static long decode(FileRecords records) {
+        long witness = 0;
+        for (RecordBatch batch : records.batches()) {
+            batch.ensureValid();
+            for (Record record : batch) {
+                witness += touch(record);
             }
         }
         return witness;
     }
 
-    private static long decodeStreaming(File file, BufferSupplier buffers) throws Exception {
+    private static long decodeStreaming(FileRecords records, BufferSupplier buffers) {
         long witness = 0;
-        try (FileRecords records = FileRecords.open(file, false)) {
-            for (RecordBatch batch : records.batches()) {
-                batch.ensureValid();
-                try (CloseableIterator<Record> iterator = batch.streamingIterator(buffers)) {
-                    while (iterator.hasNext()) {
-                        witness += touch(iterator.next());
-                    }
+        for (RecordBatch batch : records.batches()) {
+            batch.ensureValid();
+            try (CloseableIterator<Record> iterator = batch.streamingIterator(buffers)) {
+                while (iterator.hasNext()) {
+                    witness += touch(iterator.next());
                 }
             }
         }
@@ -78,13 +88,11 @@ public final class Records {
         return record.offset() + record.timestamp() + record.keySize() + record.valueSize() + record.headers().length;
     }
 
-    private static long scan(File file) throws Exception {
+    private static long scan(FileRecords records) {
         long witness = 0;
-        try (FileRecords records = FileRecords.open(file, false)) {
-            for (RecordBatch batch : records.batches()) {
-                batch.ensureValid();
-                witness += batch.lastOffset();
-            }
+        for (RecordBatch batch : records.batches()) {
+            batch.ensureValid();
+            witness += batch.lastOffset();
         }
         return witness;
     }
@@ -104,14 +112,12 @@ public final class Records {
         return witness;
     }
 
-    private static List<SimpleRecord> load(File file) throws Exception {
+    private static List<SimpleRecord> load(FileRecords records) {
         List<SimpleRecord> loaded = new ArrayList<>();
-        try (FileRecords records = FileRecords.open(file, false)) {
-            for (Record record : records.records()) {
-                byte[] value = new byte[record.valueSize()];
-                record.value().get(value);
-                loaded.add(new SimpleRecord(record.timestamp(), null, value));
-            }
+        for (Record record : records.records()) {
+            byte[] value = new byte[record.valueSize()];
+            record.value().get(value);
+            loaded.add(new SimpleRecord(record.timestamp(), null, value));
         }
         return loaded;
     }
