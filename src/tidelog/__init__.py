@@ -2,4 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tidelog.scanning import scan
+
 __version__ = "0.1.0"
+
+__all__ = ["__version__", "scan"]
+
+# Imported at first use: `import tidelog` and the command's start-up stay light.
+_LAZY = {"scan": "tidelog.scanning"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'tidelog' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_LAZY[name]), name)

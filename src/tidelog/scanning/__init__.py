@@ -1,0 +1,11 @@
+"""A range of offsets or time -> a pure plan of picklable tasks -> Arrow record batches.
+
+The package is not called `scan` because `tidelog.scan` is the function.
+"""
+
+from __future__ import annotations
+
+from tidelog.scanning.reader import plan_scan, scan
+from tidelog.scanning.tasks import ScanTask, run_task
+
+__all__ = ["ScanTask", "plan_scan", "run_task", "scan"]

@@ -1,0 +1,92 @@
+"""From a range of offsets to tasks: a pure decision over what the directory and the sparse index say.
+
+    segments   |----0----|----1----|----2----|----3---        range [a, b) takes segments 1 to 3
+    index of 1    .   .   .   .   .                           cut at entries, near multiples of `split_bytes`
+
+An offset index entry is (last offset of a batch, position of that batch): a task may begin at any entry's position.
+Segments outside the range get no task and are never opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tidelog.scanning.partitions import SegmentFacts
+
+__all__ = ["DEFAULT_SPLIT_BYTES", "Stretch", "plan_stretches", "segments_in_range"]
+
+DEFAULT_SPLIT_BYTES = 64 << 20
+
+Int64s = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Bytes [start, end) of a segment's log, from batch to batch; `is_last` if nothing follows it in the log."""
+
+    segment: SegmentFacts
+    start: int
+    end: int
+    is_last: bool
+
+
+def segments_in_range(segments: Sequence[SegmentFacts], start: int, end: int) -> list[SegmentFacts]:
+    """The segments that can hold offsets of [start, end): a segment's ends where the next one begins."""
+    if start >= end:
+        return []
+    bases = np.array([segment.base_offset for segment in segments], dtype=np.int64)
+    first = max(int(np.searchsorted(bases, start, side="right")) - 1, 0)
+    last = int(np.searchsorted(bases, end, side="left"))
+    return list(segments[first:last])
+
+
+def plan_stretches(
+    segments: Sequence[SegmentFacts],
+    start: int,
+    end: int,
+    entries: Callable[[SegmentFacts], tuple[Int64s, Int64s]],
+    split_bytes: int = DEFAULT_SPLIT_BYTES,
+) -> list[Stretch]:
+    """Stretches that together hold [start, end), about `split_bytes` long.
+
+    `entries` answers a segment's offset index (offsets and positions); it is asked only where a segment has to be
+    cut, at the range's ends or because it is long.
+    """
+    stretches = []
+    for segment in segments_in_range(segments, start, end):
+        is_last = segment is segments[-1]
+        inner_start = start > segment.base_offset
+        inner_end = not is_last and end < _next_base(segments, segment)
+        if segment.size <= split_bytes and not inner_start and not inner_end:
+            cuts = [0, segment.size]
+        else:
+            cuts = _cuts(segment.size, start, end, *entries(segment), split_bytes)
+        stretches += [
+            Stretch(segment, a, b, is_last and b == segment.size)
+            for a, b in zip(cuts, cuts[1:], strict=False)
+            if b > a
+        ]
+    return stretches
+
+
+def _next_base(segments: Sequence[SegmentFacts], segment: SegmentFacts) -> int:
+    return segments[segments.index(segment) + 1].base_offset
+
+
+def _cuts(size: int, start: int, end: int, offsets: Int64s, positions: Int64s, split_bytes: int) -> list[int]:
+    """Positions to cut at: the floor entry of `start`, entries near the multiples, the entry safely past `end`."""
+    inside = positions < size
+    offsets, positions = offsets[inside], positions[inside]
+    floor = int(np.searchsorted(offsets, start, side="right")) - 1
+    first = int(positions[floor]) if floor >= 0 else 0
+    # The first entry at or past `end` may still lie in the batch that holds end - 1: stop at the one after it.
+    past = int(np.searchsorted(offsets, end, side="left")) + 1
+    last = int(positions[past]) if past < len(positions) else size
+    wanted = np.arange(first + split_bytes, last - split_bytes // 2, split_bytes)
+    nearest = np.searchsorted(positions, wanted)
+    middle = np.unique(positions[nearest[nearest < len(positions)]])
+    return [first, *(int(position) for position in middle if first < position < last), last]

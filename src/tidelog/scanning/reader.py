@@ -1,0 +1,213 @@
+"""`scan`: partitions -> ranges -> tasks -> record batches.
+
+Tasks run on one thread or several; their batches come out in the plan's order. At most `threads` tasks are under way,
+each two batches ahead of its reader, so memory is bounded by batch size times threads, not by the data.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import pyarrow as pa
+
+from tidelog.errors import InvalidInputError
+from tidelog.records.decode import MAX_BYTES, MAX_ROWS
+from tidelog.records.schema import Projection
+from tidelog.scanning.partitions import Partition, SegmentFacts, find_partitions
+from tidelog.scanning.plan import DEFAULT_SPLIT_BYTES, Int64s, plan_stretches
+from tidelog.scanning.stability import aborted_transactions, log_end_offset, stable_offset
+from tidelog.scanning.tasks import ScanTask, run_task
+from tidelog.scanning.timestamps import offset_for_timestamp
+
+__all__ = ["Bound", "plan_scan", "scan"]
+
+Bound = int | datetime | Mapping[int, int] | None
+"""An offset; a time; an offset by partition number; None for the log's own start or end."""
+
+_AHEAD = 2  # record batches that a task may be ahead of its reader
+
+
+def scan(
+    path: str | Path | Iterable[str | Path],
+    topics: str | Collection[str] | None = None,
+    *,
+    partitions: Collection[int] | None = None,
+    start: Bound = None,
+    end: Bound = None,
+    isolation: str = "read_uncommitted",
+    columns: Iterable[str] | None = None,
+    threads: int = 1,
+    split_bytes: int = DEFAULT_SPLIT_BYTES,
+    max_rows: int = MAX_ROWS,
+    max_bytes: int = MAX_BYTES,
+) -> pa.RecordBatchReader:
+    """Read records from directories that Kafka or tidelog wrote, in use or not, as Arrow record batches.
+
+    `path` is a root directory, a partition directory, several of them, a glob, or an fsspec URL. `start` is included,
+    `end` is not; an aware `datetime` means the first record at or after that time. `isolation="read_committed"` leaves
+    out aborted data, markers and what lies past the last stable offset. The result is read once; DuckDB, Polars and
+    pandas take it as it is. Files are only read; a log that is being written is read up to its last whole batch.
+    """
+    projection = Projection.of(columns)
+    if threads < 1:
+        raise InvalidInputError(f"threads must be 1 or more, not {threads}")
+    tasks = plan_scan(
+        path,
+        topics,
+        partitions=partitions,
+        start=start,
+        end=end,
+        isolation=isolation,
+        split_bytes=split_bytes if threads == 1 else min(split_bytes, DEFAULT_SPLIT_BYTES),
+    )
+    bounds = _Bounds(max_rows, max_bytes)
+    batches = (
+        _in_order(tasks, projection, bounds, threads)
+        if threads > 1
+        else _one_by_one(tasks, projection, bounds)
+    )
+    return pa.RecordBatchReader.from_batches(projection.schema, batches)
+
+
+def plan_scan(
+    path: str | Path | Iterable[str | Path],
+    topics: str | Collection[str] | None = None,
+    *,
+    partitions: Collection[int] | None = None,
+    start: Bound = None,
+    end: Bound = None,
+    isolation: str = "read_uncommitted",
+    split_bytes: int = DEFAULT_SPLIT_BYTES,
+) -> list[ScanTask]:
+    """The tasks of a scan: values that can be pickled and run anywhere the files can be read."""
+    if isolation not in ("read_uncommitted", "read_committed"):
+        raise InvalidInputError(f"isolation is read_uncommitted or read_committed, not {isolation!r}")
+    if split_bytes < 1:
+        raise InvalidInputError(f"split_bytes must be 1 or more, not {split_bytes}")
+    named = {topics} if isinstance(topics, str) else topics
+    tasks: list[ScanTask] = []
+    for partition in find_partitions(path, named):
+        if partitions is None or partition.topic_partition.partition in partitions:
+            tasks += _plan_partition(partition, start, end, isolation == "read_committed", split_bytes)
+    return tasks
+
+
+def _plan_partition(
+    partition: Partition, start: Bound, end: Bound, committed_only: bool, split_bytes: int
+) -> list[ScanTask]:
+    number = partition.topic_partition.partition
+    last = log_end_offset(partition)
+    first = max(
+        _resolve(partition, number, start, partition.log_start_offset, last), partition.log_start_offset
+    )
+    stop = min(_resolve(partition, number, end, last, last), last)
+    if committed_only:
+        stop = min(stop, stable_offset(partition, last))
+    if first >= stop:
+        return []
+    aborted = aborted_transactions(partition, first, stop) if committed_only else ()
+
+    def entries(segment: SegmentFacts) -> tuple[Int64s, Int64s]:
+        return partition.offset_index(segment).entries_array()
+
+    return [
+        ScanTask(
+            partition.url,
+            stretch.segment.log_name,
+            partition.topic_partition.topic,
+            number,
+            stretch.start,
+            stretch.end,
+            first,
+            stop,
+            stretch.is_last,
+            committed_only,
+            aborted,
+        )
+        for stretch in plan_stretches(partition.segments, first, stop, entries, split_bytes)
+    ]
+
+
+def _resolve(partition: Partition, number: int, bound: Bound, default: int, log_end: int) -> int:
+    if isinstance(bound, Mapping):
+        bound = bound.get(number)
+    if bound is None:
+        return default
+    if isinstance(bound, datetime):
+        if bound.tzinfo is None:
+            raise InvalidInputError(f"{bound} has no time zone; say which with tzinfo")
+        found = offset_for_timestamp(partition, round(bound.timestamp() * 1000))
+        return log_end if found is None else found.offset
+    if bound < 0:
+        raise InvalidInputError(f"an offset is 0 or more, not {bound}")
+    return bound
+
+
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    max_rows: int
+    max_bytes: int
+
+
+def _one_by_one(tasks: list[ScanTask], projection: Projection, bounds: _Bounds) -> Iterator[pa.RecordBatch]:
+    for task in tasks:
+        yield from run_task(task, projection, max_rows=bounds.max_rows, max_bytes=bounds.max_bytes)
+
+
+class _Stopped(Exception):
+    """The reader has gone."""
+
+
+def _in_order(
+    tasks: list[ScanTask], projection: Projection, bounds: _Bounds, threads: int
+) -> Iterator[pa.RecordBatch]:
+    """The tasks' batches in order, decoded ahead on `threads` threads, each with a short queue of its own."""
+    queues: list[queue.Queue[pa.RecordBatch | BaseException | None]] = [
+        queue.Queue(maxsize=_AHEAD) for _ in tasks
+    ]
+    stop = threading.Event()
+    todo = iter(list(zip(tasks, queues, strict=True)))
+    todo_lock = threading.Lock()
+
+    def put(target: queue.Queue[pa.RecordBatch | BaseException | None], item: object) -> None:
+        while not stop.is_set():
+            try:
+                target.put(item, timeout=0.2)  # type: ignore[arg-type]
+                return
+            except queue.Full:
+                continue
+        raise _Stopped
+
+    def work() -> None:
+        while True:
+            with todo_lock:
+                task, target = next(todo, (None, None))
+            if task is None or target is None:
+                return
+            try:
+                for batch in run_task(task, projection, max_rows=bounds.max_rows, max_bytes=bounds.max_bytes):
+                    put(target, batch)
+                put(target, None)
+            except _Stopped:
+                return
+            except BaseException as error:
+                put(target, error)
+
+    workers = [threading.Thread(target=work, name=f"tidelog-scan-{n}", daemon=True) for n in range(threads)]
+    for worker in workers:
+        worker.start()
+    try:
+        for target in queues:
+            while (item := target.get()) is not None:
+                if isinstance(item, BaseException):
+                    raise item
+                yield item
+    finally:
+        stop.set()
+        for worker in workers:
+            worker.join()

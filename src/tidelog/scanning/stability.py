@@ -1,0 +1,88 @@
+"""Where a log at rest ends, and what a committed read may see of it.
+
+Nobody runs the log, so its high watermark is taken as its end. The last stable offset is then the first offset of the
+oldest transaction still open at the end: the newest sound producer snapshot tells which were open there, and the
+batches after it what has changed since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from tidelog.log.markers import read_markers
+from tidelog.log.producers import ProducerStateManager
+from tidelog.records.batches import BatchTable
+from tidelog.scanning.partitions import Partition, SegmentFacts
+from tidelog.scanning.plan import segments_in_range
+from tidelog.scanning.tasks import Aborted, ScanTask, read_batches
+from tidelog.storage.names import FileKind, format_segment_file
+
+__all__ = ["aborted_transactions", "log_end_offset", "stable_offset"]
+
+_NO_END = (1 << 63) - 1
+
+_ABORTED_ENTRY = np.dtype(
+    [("version", ">i2"), ("producer", ">i8"), ("first", ">i8"), ("last", ">i8"), ("stable", ">i8")]
+)
+
+
+def log_end_offset(partition: Partition) -> int:
+    """The offset after the last whole batch on disk."""
+    if not partition.segments:
+        return partition.log_start_offset
+    segment = partition.segments[-1]
+    position = partition.offset_index(segment).lookup(_NO_END).position
+    end = segment.base_offset
+    for _, _, table in _batches(partition, segment, position):
+        end = int(table.last_offset[-1]) + 1
+    return max(end, partition.log_start_offset)
+
+
+def stable_offset(partition: Partition, end: int) -> int:
+    """The last stable offset of a log that ends at `end`."""
+    producers = ProducerStateManager(snapshot_offsets=partition.snapshot_offsets)
+
+    def read_snapshot(offset: int) -> bytes:
+        return partition.volume.content(format_segment_file(offset, FileKind.SNAPSHOT))
+
+    # Producers are not expired here: what matters is which transactions are open, and those never expire.
+    producers.truncate_and_reload(partition.log_start_offset, end, 0, read_snapshot)
+    start = producers.map_end_offset
+    for segment in segments_in_range(partition.segments, start, end):
+        position = (
+            partition.offset_index(segment).lookup(start).position if start > segment.base_offset else 0
+        )
+        for data, origin, table in _batches(partition, segment, position, start):
+            producers.load(table, read_markers(data, table, origin=origin, source=partition.url))
+    undecided = producers.first_undecided_offset
+    return end if undecided is None else max(undecided, partition.log_start_offset)
+
+
+def aborted_transactions(partition: Partition, start: int, end: int) -> tuple[Aborted, ...]:
+    """The aborted transactions that overlap [start, end).
+
+    An abort stands in the transaction index of the segment that holds its marker, which may be a later segment than
+    those in range: all from the first one on are asked.
+    """
+    found = []
+    first = segments_in_range(partition.segments, start, end)[:1]
+    for segment in partition.segments:
+        if not first or segment.base_offset < first[0].base_offset or FileKind.TXN_INDEX not in segment.kinds:
+            continue
+        data = partition.volume.content(format_segment_file(segment.base_offset, FileKind.TXN_INDEX))
+        entries = np.frombuffer(data, _ABORTED_ENTRY, count=len(data) // _ABORTED_ENTRY.itemsize)
+        overlapping = entries[(entries["last"] >= start) & (entries["first"] < end)]
+        found += [Aborted(*entry) for entry in overlapping[["producer", "first", "last"]].tolist()]
+    return tuple(found)
+
+
+def _batches(
+    partition: Partition, segment: SegmentFacts, position: int, start_offset: int = 0
+) -> Iterator[tuple[memoryview, int, BatchTable]]:
+    is_last = segment is partition.segments[-1]
+    task = ScanTask(
+        partition.url, segment.log_name, "", 0, position, segment.size, start_offset, _NO_END, is_last
+    )
+    return read_batches(task, partition.volume.view(segment.log_name))

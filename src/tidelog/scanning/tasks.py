@@ -1,0 +1,152 @@
+"""A piece of a scan: a stretch of one segment file, to be decoded wherever the task is sent.
+
+A task is a value: it can be pickled, sent to another process, and run any number of times with the same result, as
+long as the file is there. It begins and ends at batch boundaries that the plan knows from the offset index; the
+offsets it is asked for may lie inside batches, so the first and last of them are cut to size after decoding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidelog.errors import TornBatchError
+from tidelog.records.batches import BatchTable, scan_batches
+from tidelog.records.decode import MAX_BYTES, MAX_ROWS, iter_record_batches
+from tidelog.records.schema import Projection
+from tidelog.scanning.volumes import FileView, open_volume
+
+__all__ = ["Aborted", "ScanTask", "committed", "read_batches", "run_task"]
+
+
+@dataclass(frozen=True, slots=True)
+class Aborted:
+    """An aborted transaction: what `producer_id` wrote in [first_offset, last_offset] was taken back."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScanTask:
+    """Records [start_offset, end_offset) out of bytes [start_position, end_position) of one segment's log."""
+
+    url: str
+    log_name: str
+    topic: str
+    partition: int
+    start_position: int
+    end_position: int
+    start_offset: int
+    end_offset: int
+    is_tail: bool = False
+    """The end is the end of the log, where an unfinished write is no damage."""
+    committed_only: bool = False
+    aborted: tuple[Aborted, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Bytes to read."""
+        return self.end_position - self.start_position
+
+    @property
+    def source(self) -> str:
+        """The file, for messages."""
+        return f"{self.url}/{self.log_name}"
+
+
+def committed(table: BatchTable, aborted: tuple[Aborted, ...]) -> npt.NDArray[np.bool_]:
+    """Which batches a consumer that reads committed data would see: no markers, nothing that was aborted."""
+    keep = ~table.is_control
+    if aborted:
+        candidates = table.is_transactional
+        for txn in aborted:
+            keep &= ~(
+                candidates
+                & (table.producer_id == txn.producer_id)
+                & (table.base_offset >= txn.first_offset)
+                & (table.base_offset <= txn.last_offset)
+            )
+    return keep
+
+
+def run_task(
+    task: ScanTask,
+    projection: Projection,
+    *,
+    max_rows: int = MAX_ROWS,
+    max_bytes: int = MAX_BYTES,
+) -> Iterator[pa.RecordBatch]:
+    """The task's records, checked and decoded, in record batches of bounded size."""
+    view = open_volume(task.url).view(task.log_name)
+    wanted = projection.columns
+    columns = wanted if "offset" in wanted else (*wanted, "offset")
+    for data, origin, table in read_batches(task, view):
+        for batch in iter_record_batches(
+            data,
+            table,
+            topic=task.topic,
+            partition=task.partition,
+            columns=columns,
+            origin=origin,
+            source=task.source,
+            max_rows=max_rows,
+            max_bytes=max_bytes,
+            check_crc=True,
+        ):
+            cut = _cut(batch, task)
+            if cut.num_rows:
+                yield cut if columns is wanted else cut.select(wanted)
+
+
+def read_batches(task: ScanTask, view: FileView) -> Iterator[tuple[memoryview, int, BatchTable]]:
+    """Windows of the file, each with the batches in it that the task wants: (bytes, their position, table)."""
+    position = task.start_position
+    end = min(task.end_position, view.size)
+    window = view.window
+    while position < end:
+        data = view.read(position, min(window, end - position))
+        scan = scan_batches(data, origin=position, max_batches=1 << 12, check_crc=False, source=task.source)
+        more = position + len(data) < end
+        table = scan.table
+        if len(table):
+            selected = _select(task, table)
+            if len(selected):
+                yield data, position, selected
+            if table.last_offset[-1] >= task.end_offset - 1:
+                return
+        if scan.fault is not None:
+            if isinstance(scan.fault, TornBatchError) and more:
+                if not len(table):
+                    window *= 2  # a batch larger than the window
+                    continue
+            elif task.is_tail and isinstance(scan.fault, TornBatchError):
+                return
+            else:
+                raise scan.fault
+        window = view.window
+        position = scan.end
+
+
+def _select(task: ScanTask, table: BatchTable) -> BatchTable:
+    # A magic 0/1 wrapper's base offset is not known before it is decoded: only its last offset can rule it out.
+    keep = (table.last_offset >= task.start_offset) & (
+        (table.base_offset < task.end_offset) | ((table.magic < 2) & (table.codec != 0))
+    )
+    if task.committed_only:
+        keep &= committed(table, task.aborted)
+    return table if keep.all() else BatchTable(np.ascontiguousarray(table.rows[keep]))
+
+
+def _cut(batch: pa.RecordBatch, task: ScanTask) -> pa.RecordBatch:
+    """The rows of the task's offsets; a log's offsets grow, so they are a slice."""
+    offsets = batch.column("offset").to_numpy(zero_copy_only=True)
+    if offsets[0] >= task.start_offset and offsets[-1] < task.end_offset:
+        return batch
+    first, last = np.searchsorted(offsets, (task.start_offset, task.end_offset))
+    return batch.slice(int(first), int(last - first))
