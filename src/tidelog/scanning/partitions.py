@@ -1,13 +1,13 @@
-"""What is on disk: the partitions under a path, their segments and what their small files say. Nothing is locked.
+"""What is on disk: the partitions under a path, their segments and what their small files say. Nothing is
+locked.
 
-A path is a root directory (of partitions), a partition directory, a list of them, or a glob of local ones. Segments
-are the `.log` files that a reader may see: not `.deleted`, `.cleaned` or `.swap` ones. The log start offset is the
-checkpoint's, if the root has one, or the first segment's base offset.
+A path is a root directory (of partitions), a partition directory, a list of them, or a glob of local ones.
+Segments are the `.log` files that a reader may see: not `.deleted`, `.cleaned` or `.swap` ones. The log
+start offset is the checkpoint's, if the root has one, or the first segment's base offset.
 """
 
 from __future__ import annotations
 
-import glob
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -112,8 +112,8 @@ class Partition:
         return self._index(TimeIndex, segment)
 
     def _index(self, kind: type[_Index], segment: SegmentFacts) -> _Index:
-        """The leading entries that grow as they must. A writer's preallocated file goes on with zeros; there the
-        last entry may be half written and is left out, which costs a reader a few kilobytes more.
+        """The leading entries that grow as they must. A writer's preallocated file goes on with zeros;
+        there the last entry may be half written and is left out, which costs a reader a few kilobytes more.
         """
         if kind.KIND not in segment.kinds:
             return kind.from_bytes(Directory(self.url), segment.base_offset, b"")
@@ -153,9 +153,10 @@ def _words(paths: list[str | Path]) -> str:
 
 
 def _expand(path: str) -> list[str]:
-    if "://" in path or not glob.has_magic(path) or Path(path).exists():
+    if "://" in path or not any(sign in path for sign in "*?[") or Path(path).exists():
         return [path]
-    matches = sorted(glob.glob(path))
+    whole = Path(path).absolute()
+    matches = sorted(str(match) for match in Path(whole.anchor).glob(str(whole.relative_to(whole.anchor))))
     if not matches:
         raise InvalidInputError(f"nothing matches {path}")
     return matches

@@ -3,14 +3,15 @@
     segments   |----0----|----1----|----2----|----3---        range [a, b) takes segments 1 to 3
     index of 1    .   .   .   .   .                           cut at entries, near multiples of `split_bytes`
 
-An offset index entry is (last offset of a batch, position of that batch): a task may begin at any entry's position.
-Segments outside the range get no task and are never opened.
+An offset index entry is (last offset of a batch, position of that batch): a task may begin at any entry's
+position. Segments outside the range get no task and are never opened.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +27,7 @@ Int64s = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Bytes [start, end) of a segment's log, from batch to batch; `is_last` if nothing follows it in the log."""
+    """Bytes [start, end) of a segment's log, from batch to batch; `is_last` if the log ends there."""
 
     segment: SegmentFacts
     start: int
@@ -53,8 +54,8 @@ def plan_stretches(
 ) -> list[Stretch]:
     """Stretches that together hold [start, end), about `split_bytes` long.
 
-    `entries` answers a segment's offset index (offsets and positions); it is asked only where a segment has to be
-    cut, at the range's ends or because it is long.
+    `entries` answers a segment's offset index (offsets and positions); it is asked only where a segment has
+    to be cut, at the range's ends or because it is long.
     """
     stretches = []
     for segment in segments_in_range(segments, start, end):
@@ -66,9 +67,7 @@ def plan_stretches(
         else:
             cuts = _cuts(segment.size, start, end, *entries(segment), split_bytes)
         stretches += [
-            Stretch(segment, a, b, is_last and b == segment.size)
-            for a, b in zip(cuts, cuts[1:], strict=False)
-            if b > a
+            Stretch(segment, a, b, is_last and b == segment.size) for a, b in pairwise(cuts) if b > a
         ]
     return stretches
 
@@ -78,12 +77,13 @@ def _next_base(segments: Sequence[SegmentFacts], segment: SegmentFacts) -> int:
 
 
 def _cuts(size: int, start: int, end: int, offsets: Int64s, positions: Int64s, split_bytes: int) -> list[int]:
-    """Positions to cut at: the floor entry of `start`, entries near the multiples, the entry safely past `end`."""
+    """Positions to cut at: `start`'s floor entry, entries near the multiples, the entry safely past `end`."""
     inside = positions < size
     offsets, positions = offsets[inside], positions[inside]
     floor = int(np.searchsorted(offsets, start, side="right")) - 1
     first = int(positions[floor]) if floor >= 0 else 0
-    # The first entry at or past `end` may still lie in the batch that holds end - 1: stop at the one after it.
+    # The first entry at or past `end` may still lie in the batch that holds end - 1: stop at the one after
+    # it.
     past = int(np.searchsorted(offsets, end, side="left")) + 1
     last = int(positions[past]) if past < len(positions) else size
     wanted = np.arange(first + split_bytes, last - split_bytes // 2, split_bytes)

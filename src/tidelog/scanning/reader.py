@@ -1,7 +1,8 @@
 """`scan`: partitions -> ranges -> tasks -> record batches.
 
-Tasks run on one thread or several; their batches come out in the plan's order. At most `threads` tasks are under way,
-each two batches ahead of its reader, so memory is bounded by batch size times threads, not by the data.
+Tasks run on one thread or several; their batches come out in the plan's order. At most `threads` tasks are
+under way, each two batches ahead of its reader, so memory is bounded by batch size times threads, not by
+the data.
 """
 
 from __future__ import annotations
@@ -48,10 +49,11 @@ def scan(
 ) -> pa.RecordBatchReader:
     """Read records from directories that Kafka or tidelog wrote, in use or not, as Arrow record batches.
 
-    `path` is a root directory, a partition directory, several of them, a glob, or an fsspec URL. `start` is included,
-    `end` is not; an aware `datetime` means the first record at or after that time. `isolation="read_committed"` leaves
-    out aborted data, markers and what lies past the last stable offset. The result is read once; DuckDB, Polars and
-    pandas take it as it is. Files are only read; a log that is being written is read up to its last whole batch.
+    `path` is a root directory, a partition directory, several of them, a glob, or an fsspec URL. `start` is
+    included, `end` is not; an aware `datetime` means the first record at or after that time.
+    `isolation="read_committed"` leaves out aborted data, markers and what lies past the last stable offset.
+    The result is read once; DuckDB, Polars and pandas take it as it is. Files are only read; a log that is
+    being written is read up to its last whole batch.
     """
     projection = Projection.of(columns)
     if threads < 1:
@@ -174,10 +176,10 @@ def _in_order(
     todo = iter(list(zip(tasks, queues, strict=True)))
     todo_lock = threading.Lock()
 
-    def put(target: queue.Queue[pa.RecordBatch | BaseException | None], item: object) -> None:
+    def put(target: queue.Queue[pa.RecordBatch | BaseException | None], item: pa.RecordBatch | None) -> None:
         while not stop.is_set():
             try:
-                target.put(item, timeout=0.2)  # type: ignore[arg-type]
+                target.put(item, timeout=0.2)
                 return
             except queue.Full:
                 continue

@@ -1,8 +1,8 @@
 """Where a log at rest ends, and what a committed read may see of it.
 
-Nobody runs the log, so its high watermark is taken as its end. The last stable offset is then the first offset of the
-oldest transaction still open at the end: the newest sound producer snapshot tells which were open there, and the
-batches after it what has changed since.
+Nobody runs the log, so its high watermark is taken as its end. The last stable offset is then the first
+offset of the oldest transaction still open at the end: the newest sound producer snapshot tells which were
+open there, and the batches after it what has changed since.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def stable_offset(partition: Partition, end: int) -> int:
 def aborted_transactions(partition: Partition, start: int, end: int) -> tuple[Aborted, ...]:
     """The aborted transactions that overlap [start, end).
 
-    An abort stands in the transaction index of the segment that holds its marker, which may be a later segment than
-    those in range: all from the first one on are asked.
+    An abort stands in the transaction index of the segment that holds its marker, which may be a later
+    segment than those in range: all from the first one on are asked.
     """
     found = []
     first = segments_in_range(partition.segments, start, end)[:1]

@@ -1,8 +1,9 @@
 """A piece of a scan: a stretch of one segment file, to be decoded wherever the task is sent.
 
-A task is a value: it can be pickled, sent to another process, and run any number of times with the same result, as
-long as the file is there. It begins and ends at batch boundaries that the plan knows from the offset index; the
-offsets it is asked for may lie inside batches, so the first and last of them are cut to size after decoding.
+A task is a value: it can be pickled, sent to another process, and run any number of times with the same
+result, as long as the file is there. It begins and ends at batch boundaries that the plan knows from the
+offset index; the offsets it is asked for may lie inside batches, so the first and last of them are cut to
+size after decoding.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ def run_task(
 
 
 def read_batches(task: ScanTask, view: FileView) -> Iterator[tuple[memoryview, int, BatchTable]]:
-    """Windows of the file, each with the batches in it that the task wants: (bytes, their position, table)."""
+    """Windows of the file, each with the batches in it that the task wants: (bytes, position, table)."""
     position = task.start_position
     end = min(task.end_position, view.size)
     window = view.window
@@ -134,7 +135,8 @@ def read_batches(task: ScanTask, view: FileView) -> Iterator[tuple[memoryview, i
 
 
 def _select(task: ScanTask, table: BatchTable) -> BatchTable:
-    # A magic 0/1 wrapper's base offset is not known before it is decoded: only its last offset can rule it out.
+    # A magic 0/1 wrapper's base offset is not known before it is decoded: only its last offset can rule it
+    # out.
     keep = (table.last_offset >= task.start_offset) & (
         (table.base_offset < task.end_offset) | ((table.magic < 2) & (table.codec != 0))
     )

@@ -1,9 +1,10 @@
 """Offsets by time, on files at rest.
 
-1. The first segment whose largest timestamp reaches the target. A closed segment's last time index entry tells it; the
-   last segment of a log that is open, or was not closed, is read from its last entry on.
+1. The first segment whose largest timestamp reaches the target. A closed segment's last time index entry
+   tells it; the last segment of a log that is open, or was not closed, is read from its last entry on.
 2. The time index's floor entry gives an offset, the offset index its position.
-3. From there on, the first batch whose largest timestamp reaches the target, and in it the first record that does.
+3. From there on, the first batch whose largest timestamp reaches the target, and in it the first record
+   that does.
 
 Records below the log start are not answered; control records are.
 """

@@ -1,7 +1,8 @@
 """Directories to read from, local or remote, without opening them for anything else.
 
-A local file is mapped, so a read costs nothing until its bytes are touched; a remote one is read in large ranges. Both
-look the same from above: `read(position, n)` answers the bytes there, fewer only where the file ends.
+A local file is mapped, so a read costs nothing until its bytes are touched; a remote one is read in large
+ranges. Both look the same from above: `read(position, n)` answers the bytes there, fewer only where the
+file ends.
 """
 
 from __future__ import annotations
