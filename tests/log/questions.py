@@ -95,7 +95,7 @@ class _Partition:
             sequence += self.random.choice((-1, 1, 2))
         elif self.one_in(40):
             sequence = (1 << 31) - self.random.randint(1, 3)
-        sequence = max(0, sequence)
+        sequence = max(0, sequence) % (1 << 31)
         transactional = producer.open if not self.one_in(8) else not producer.open
         producer.open = producer.open or transactional
         producer.sequence = (sequence + count) % (1 << 31)
@@ -215,7 +215,8 @@ def _append(chance: random.Random, number: int) -> Step:
             timestamp = chance.choice(
                 (-1, NOW_MS - 100_000, NOW_MS - 100_001, NOW_MS + 1000, NOW_MS + 1001, 0)
             )
-        records.append((timestamp, None if one_in(20) else b"key", bytes(chance.randrange(60))))
+        keyless = one_in(20) and not attributes & LOG_APPEND_TIME  # of two errors either would do
+        records.append((timestamp, None if keyless else b"key", bytes(chance.randrange(60))))
     if attributes & CONTROL:
         records = [(NOW_MS, b"\0\0\0\1", bytes(6))]
     with_producer = one_in(4) or bool(attributes & CONTROL)
@@ -238,5 +239,5 @@ def _base_offset(chance: random.Random, number: int, origin: str) -> int:
     """0 for a log to assign offsets; well past the end of a log that takes them; now and then wrong."""
     wrong = chance.randrange(15) == 0
     if origin in ("CLIENT", "COORDINATOR"):
-        return 5 if wrong else 0
+        return 5 if wrong and origin == "CLIENT" else 0
     return 0 if wrong else 10 * number
