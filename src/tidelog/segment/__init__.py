@@ -1,0 +1,12 @@
+"""One segment of a log: its `.log` file and the indexes on it.
+
+Segment          what can be asked of any segment
+ActiveSegment    the one being written: append, truncate, recover, seal
+SealedSegment    read-only; `activate` makes it the active one again (after a truncation of the log)
+"""
+
+from tidelog.segment.active import ActiveSegment, RecoveryState
+from tidelog.segment.base import BatchPosition, Segment, SegmentRead
+from tidelog.segment.sealed import SealedSegment
+
+__all__ = ["ActiveSegment", "BatchPosition", "RecoveryState", "SealedSegment", "Segment", "SegmentRead"]
