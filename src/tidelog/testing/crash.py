@@ -1,0 +1,462 @@
+"""A file system in memory that remembers every step, and can be cut from power at any of them.
+
+    fs = CrashFileSystem()
+    fs.make_directory("/data")
+    ...                                             # run what is to be tested on it
+    for step in range(fs.steps + 1):
+        after = fs.crash(step, seed=7)              # a file system of its own, as the cut left it
+        ...                                         # open it, recover, compare
+
+A step is one call that changes bytes or names, or brings them to the disk. Stores to a writable mapping have
+no call: before each step every such mapping is compared with what is known of it, and what changed becomes a
+step of its own, so keep mapped files small (`segment.index.bytes`). `journal` says what a cut may leave.
+One seed and step give one state, always; a state is a full file system and can crash again.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import posixpath
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tidelog.storage.files import DirEntry, FileStat, FileSystem
+from tidelog.testing.journal import (
+    ROOT,
+    Disk,
+    Node,
+    Operation,
+    Rename,
+    SetName,
+    Sync,
+    SyncNames,
+    Touch,
+    Truncate,
+    UnsetName,
+    Write,
+    survivors,
+)
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer, StrPath
+
+__all__ = ["CrashFile", "CrashFileSystem", "CrashMapping"]
+
+_LEAST_CAPACITY = 1 << 20
+_FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
+
+
+class _Inode:
+    """A file or directory as the running system sees it."""
+
+    __slots__ = (
+        "__weakref__",
+        "_memory",
+        "is_directory",
+        "known",
+        "mappings",
+        "mtime_ms",
+        "names",
+        "number",
+        "size",
+    )
+
+    def __init__(self, number: int, node: Node) -> None:
+        self.number = number
+        self.is_directory = node.is_directory
+        self.names: dict[str, _Inode] = {}
+        self.mtime_ms = node.mtime_ms
+        self.size = len(node.data)
+        self._memory: mmap.mmap | bytes = node.data
+        self.mappings = 0
+        self.known = b""
+        """What the journal knows of the mapped bytes; meaningless without a mapping."""
+
+    def memory(self, size: int = 0) -> mmap.mmap:
+        """At least `size` bytes of the file in one piece, with zeros behind its end.
+
+        Views of an outgrown piece go on showing it; only files that grow past a mebibyte outgrow theirs.
+        """
+        memory = self._memory
+        if isinstance(memory, mmap.mmap) and size <= len(memory):
+            return memory
+        if self.mappings:
+            raise RuntimeError("the simulator cannot move a file that is mapped; map less than a mebibyte")
+        grown = mmap.mmap(-1, max(_LEAST_CAPACITY, 2 * max(size, self.size)), _FLAGS)
+        grown[: self.size] = memory[: self.size]
+        self._memory = grown
+        return grown
+
+    def content(self, start: int = 0, end: int | None = None) -> bytes:
+        """A copy of its bytes."""
+        return self._memory[start : self.size if end is None else min(end, self.size)]
+
+
+class CrashMapping:
+    """A file's bytes as writable memory; stores are noticed at the next step."""
+
+    __slots__ = ("_fs", "_inode", "buffer")
+
+    def __init__(self, fs: CrashFileSystem, inode: _Inode, size: int) -> None:
+        self._fs = fs
+        self._inode = inode
+        self.buffer = memoryview(inode.memory(size))[:size]
+        """The bytes."""
+
+    def flush(self) -> None:
+        """Return when the bytes are on the disk."""
+        self._fs._record(Sync(self._inode.number))
+
+    def close(self) -> None:
+        """Let go of the memory. Raises BufferError while somebody still looks at it."""
+        self.buffer.release()
+        self._fs._unmap(self._inode)
+
+
+class CrashFile:
+    """An open file."""
+
+    __slots__ = ("_fs", "_inode", "_open", "_writable", "path")
+
+    def __init__(self, fs: CrashFileSystem, inode: _Inode, path: str, writable: bool) -> None:
+        self._fs = fs
+        self._inode = inode
+        self._writable = writable
+        self._open = True
+        self.path = path
+        """The name it was opened under."""
+
+    def _live(self, *, writing: bool = False) -> _Inode:
+        if not self._open:
+            raise ValueError(f"{self.path} is closed")
+        if writing and not self._writable:
+            raise _error(errno.EBADF, self.path)
+        return self._inode
+
+    def size(self) -> int:
+        """Its length in bytes, now."""
+        return self._live().size
+
+    def pread(self, n: int, position: int) -> bytes:
+        """The `n` bytes from `position` on; fewer only where the file ends."""
+        return self._live().content(position, position + n)
+
+    def pwrite(self, data: ReadableBuffer, position: int) -> int:
+        """Write all of `data` at `position`."""
+        return self.pwritev([data], position)
+
+    def pwritev(self, buffers: Sequence[ReadableBuffer], position: int) -> int:
+        """Write all of the buffers one after the other from `position` on."""
+        inode = self._live(writing=True)
+        data = b"".join(bytes(buffer) for buffer in buffers)
+        if data:
+            self._fs._write(inode, position, data)
+        return len(data)
+
+    def truncate(self, size: int) -> None:
+        """Cut or extend to `size` bytes."""
+        self._fs._truncate(self._live(writing=True), size)
+
+    def allocate(self, position: int, n: int) -> None:
+        """Make sure that the disk has room for these bytes; the file grows to hold them."""
+        inode = self._live(writing=True)
+        if position + n > inode.size:
+            self._fs._truncate(inode, position + n)
+
+    def sync(self) -> None:
+        """Return when the bytes and the length are on the disk."""
+        self._fs._record(Sync(self._live().number))
+
+    def map_readonly(self, size: int | None = None) -> memoryview:
+        """Its first `size` (all) bytes as memory."""
+        inode, length = self._mapped(size)
+        return memoryview(inode.memory(length))[:length].toreadonly() if length else memoryview(b"")
+
+    def map_writable(self, size: int | None = None) -> CrashMapping:
+        """Its first `size` (all) bytes as writable memory."""
+        self._live(writing=True)
+        inode, length = self._mapped(size)
+        self._fs._map(inode)
+        return CrashMapping(self._fs, inode, length)
+
+    def _mapped(self, size: int | None) -> tuple[_Inode, int]:
+        inode = self._live()
+        if size is not None and size > inode.size:
+            raise ValueError(f"{self.path} has {inode.size} bytes, not {size}")
+        return inode, inode.size if size is None else size
+
+    def close(self) -> None:
+        """Let go of the file; again is harmless."""
+        self._open = False
+
+
+class CrashFileSystem:
+    """Names and files in memory; paths are absolute."""
+
+    def __init__(self, *, clock: Callable[[], int] | None = None, disk: Disk | None = None) -> None:
+        """An empty one, or one that holds `disk`. `clock` (ms) stamps files; without it each step is one."""
+        self._before = disk or {ROOT: Node(True)}
+        self._clock = clock
+        self._history: list[Operation] = []
+        self._lock = threading.RLock()
+        self._mapped: dict[int, _Inode] = {}
+        live = {number: _Inode(number, node) for number, node in self._before.items()}
+        for number, node in self._before.items():
+            live[number].names = {name: live[child] for name, child in node.names.items()}
+        self._root = live[ROOT]
+        self._next = max(live) + 1
+
+    # ---- power cuts
+
+    @property
+    def steps(self) -> int:
+        """How many steps there have been; `crash` takes 0 (nothing happened) to this."""
+        with self._lock:
+            self._notice_stores()
+            return len(self._history)
+
+    def operation(self, step: int) -> Operation:
+        """What was done as step `step`, counted from 1."""
+        return self._history[step - 1]
+
+    def crash(self, step: int | None = None, *, seed: int = 0, kept: str = "some") -> CrashFileSystem:
+        """What is found after a power cut behind step `step` (default: the last); see `journal.survivors`."""
+        steps = self.steps if step is None else step
+        with self._lock:
+            history = self._history[:steps]
+        disk = survivors(self._before, history, f"{seed}/{steps}", kept=kept)
+        return CrashFileSystem(clock=self._clock, disk=disk)
+
+    def _record(self, operation: Operation) -> None:
+        with self._lock:
+            self._notice_stores()
+            self._history.append(operation)
+
+    def _notice_stores(self) -> None:
+        for inode in self._mapped.values():
+            now, known = inode.content(), inode.known
+            if now != known:
+                changed = np.flatnonzero(np.frombuffer(now, np.uint8) != np.frombuffer(known, np.uint8))
+                first, last = int(changed[0]), int(changed[-1])
+                self._history.append(Write(inode.number, first, now[first : last + 1]))
+                inode.known = now
+                inode.mtime_ms = self._now()
+
+    def _now(self) -> int:
+        return self._clock() if self._clock is not None else len(self._history)
+
+    # ---- bytes
+
+    def _write(self, inode: _Inode, position: int, data: bytes) -> None:
+        with self._lock:
+            self._record(Write(inode.number, position, data))
+            end = position + len(data)
+            inode.memory(end)[position:end] = data
+            self._changed(inode, max(inode.size, end))
+
+    def _truncate(self, inode: _Inode, size: int) -> None:
+        with self._lock:
+            self._record(Truncate(inode.number, size))
+            if size < inode.size:
+                inode.memory()[size : inode.size] = bytes(inode.size - size)
+            else:
+                inode.memory(size)
+            self._changed(inode, size)
+
+    def _changed(self, inode: _Inode, size: int) -> None:
+        inode.size = size
+        inode.mtime_ms = self._now()
+        if inode.mappings:
+            inode.known = inode.content()
+
+    def _map(self, inode: _Inode) -> None:
+        with self._lock:
+            self._notice_stores()
+            inode.mappings += 1
+            inode.known = inode.content()
+            self._mapped[inode.number] = inode
+
+    def _unmap(self, inode: _Inode) -> None:
+        with self._lock:
+            self._notice_stores()
+            inode.mappings -= 1
+            if not inode.mappings:
+                del self._mapped[inode.number]
+
+    # ---- names
+
+    def _find(self, path: StrPath) -> _Inode:
+        """What a path leads to."""
+        inode = self._root
+        for name in _parts(path):
+            if not inode.is_directory:
+                raise _error(errno.ENOTDIR, path)
+            if name not in inode.names:
+                raise _error(errno.ENOENT, path)
+            inode = inode.names[name]
+        return inode
+
+    def _place(self, path: StrPath) -> tuple[_Inode, str]:
+        """The directory that holds the last name of a path, and that name."""
+        *above, name = _parts(path)
+        directory = self._find("/" + "/".join(above))
+        if not directory.is_directory:
+            raise _error(errno.ENOTDIR, path)
+        return directory, name
+
+    def list(self, path: StrPath) -> list[DirEntry]:
+        """The entries of a directory, in no order."""
+        with self._lock:
+            directory = self._find(path)
+            if not directory.is_directory:
+                raise _error(errno.ENOTDIR, path)
+            return [DirEntry(name, child.is_directory) for name, child in directory.names.items()]
+
+    def stat(self, path: StrPath) -> FileStat:
+        """Size, modification time and kind."""
+        with self._lock:
+            found = self._find(path)
+            return FileStat(found.size, found.mtime_ms, found.is_directory)
+
+    def exists(self, path: StrPath) -> bool:
+        """Whether the name leads to something."""
+        try:
+            self.stat(path)
+        except OSError:
+            return False
+        return True
+
+    def set_mtime(self, path: StrPath, mtime_ms: int) -> None:
+        """Set the time of last modification."""
+        with self._lock:
+            inode = self._find(path)
+            self._record(Touch(inode.number, mtime_ms))
+            inode.mtime_ms = mtime_ms
+
+    def _make(self, path: StrPath, *, is_directory: bool) -> _Inode:
+        directory, name = self._place(path)
+        if name in directory.names:
+            raise _error(errno.EEXIST, path)
+        inode = _Inode(self._next, Node(is_directory, mtime_ms=self._now()))
+        self._next += 1
+        self._record(SetName(directory.number, name, inode.number, is_directory))
+        directory.names[name] = inode
+        return inode
+
+    def make_directory(self, path: StrPath) -> None:
+        """Make a directory."""
+        with self._lock:
+            self._make(path, is_directory=True)
+
+    def open(self, path: StrPath, *, writable: bool = False, create: bool = False) -> CrashFile:
+        """Open a file to read, or to read and write."""
+        with self._lock:
+            try:
+                inode = self._find(path)
+            except FileNotFoundError:
+                if not create:
+                    raise
+                inode = self._make(path, is_directory=False)
+            if inode.is_directory:
+                raise _error(errno.EISDIR, path)
+            return CrashFile(self, inode, os.fspath(path), writable or create)
+
+    def rename(self, source: StrPath, target: StrPath) -> None:
+        """Atomically give a file or directory another name."""
+        with self._lock:
+            directory, name = self._place(source)
+            to_directory, to_name = self._place(target)
+            inode = self._find(source)
+            replaced = to_directory.names.get(to_name)
+            here, there = _parts(source), _parts(target)
+            if replaced is inode:
+                return
+            if there[: len(here)] == here:
+                raise _error(errno.EINVAL, target)
+            if here[: len(there)] == there:
+                raise _error(errno.ENOTEMPTY, target)
+            if replaced is not None and inode.is_directory != replaced.is_directory:
+                raise _error(errno.ENOTDIR if inode.is_directory else errno.EISDIR, target)
+            if replaced is not None and replaced.names:
+                raise _error(errno.ENOTEMPTY, target)
+            self._record(Rename(directory.number, name, to_directory.number, to_name, inode.number))
+            del directory.names[name]
+            to_directory.names[to_name] = inode
+
+    def link(self, source: StrPath, target: StrPath) -> None:
+        """Give a file a second name."""
+        with self._lock:
+            inode = self._find(source)
+            directory, name = self._place(target)
+            if name in directory.names:
+                raise _error(errno.EEXIST, target)
+            if inode.is_directory:
+                raise _error(errno.EPERM, source)
+            self._record(SetName(directory.number, name, inode.number))
+            directory.names[name] = inode
+
+    def unlink(self, path: StrPath) -> None:
+        """Take a name from a file."""
+        self._unset(path, is_directory=False)
+
+    def remove_directory(self, path: StrPath) -> None:
+        """Remove an empty directory."""
+        self._unset(path, is_directory=True)
+
+    def _unset(self, path: StrPath, *, is_directory: bool) -> None:
+        with self._lock:
+            inode = self._find(path)
+            directory, name = self._place(path)
+            if inode.is_directory != is_directory:
+                raise _error(errno.ENOTDIR if is_directory else errno.EISDIR, path)
+            if inode.names:
+                raise _error(errno.ENOTEMPTY, path)
+            self._record(UnsetName(directory.number, name, inode.number, is_directory))
+            del directory.names[name]
+
+    def sync_directory(self, path: StrPath) -> None:
+        """Return when the directory's names are on the disk."""
+        with self._lock:
+            directory = self._find(path)
+            if not directory.is_directory:
+                raise _error(errno.ENOTDIR, path)
+            self._record(SyncNames(directory.number))
+
+    # ---- to and from other file systems
+
+    def copy_to(self, fs: FileSystem, source: StrPath, target: StrPath) -> None:
+        """Copy a directory and all in it into a new directory of `fs`, for other programs to look at."""
+        copy_tree(self, source, fs, target)
+
+
+def copy_tree(source: FileSystem, source_path: StrPath, target: FileSystem, target_path: StrPath) -> None:
+    """Copy a directory and all in it, times included, into a new directory of another file system."""
+    target.make_directory(target_path)
+    for entry in sorted(source.list(source_path)):
+        here, there = f"{os.fspath(source_path)}/{entry.name}", f"{os.fspath(target_path)}/{entry.name}"
+        if entry.is_directory:
+            copy_tree(source, here, target, there)
+            continue
+        reading, writing = source.open(here), target.open(there, create=True)
+        try:
+            writing.pwrite(reading.pread(reading.size(), 0), 0)
+        finally:
+            reading.close()
+            writing.close()
+        target.set_mtime(there, source.stat(here).mtime_ms)
+
+
+def _parts(path: StrPath) -> list[str]:
+    text = os.fspath(path)
+    if not text.startswith("/"):
+        raise ValueError(f"{text!r} is not an absolute path")
+    return [part for part in posixpath.normpath(text).split("/") if part]
+
+
+def _error(code: int, path: StrPath) -> OSError:
+    return OSError(code, os.strerror(code), os.fspath(path))
