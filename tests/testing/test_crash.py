@@ -113,9 +113,13 @@ def test_files_grow_past_what_was_reserved() -> None:
     fs = CrashFileSystem()
     file = fs.open("/f", create=True)
     data = random.Random(1).randbytes(3 << 20)
+    views = [file.map_readonly(len(data), ahead=True)]
     for start in range(0, len(data), 700_000):
         file.pwrite(data[start : start + 700_000], start)
+        views.append(file.map_readonly(len(data), ahead=True))
+        assert len(views[-1]) >= min(start + 700_000, len(data))
     assert read_file(fs, "/f") == data
+    assert all(view == data[: len(view)] for view in views)
     small = fs.open("/g", create=True)
     small.truncate(10)
     small.map_writable()

@@ -57,6 +57,7 @@ class _Inode:
     __slots__ = (
         "__weakref__",
         "_memory",
+        "_outgrown",
         "is_directory",
         "known",
         "mappings",
@@ -73,15 +74,13 @@ class _Inode:
         self.mtime_ms = node.mtime_ms
         self.size = len(node.data)
         self._memory: mmap.mmap | bytes = node.data
+        self._outgrown: list[mmap.mmap] = []
         self.mappings = 0
         self.known = b""
         """What the journal knows of the mapped bytes; meaningless without a mapping."""
 
     def memory(self, size: int = 0) -> mmap.mmap:
-        """At least `size` bytes of the file in one piece, with zeros behind its end.
-
-        Views of an outgrown piece go on showing it; only files that grow past a mebibyte outgrow theirs.
-        """
+        """At least `size` bytes of the file in one piece, with zeros behind its end."""
         memory = self._memory
         if isinstance(memory, mmap.mmap) and size <= len(memory):
             return memory
@@ -89,8 +88,17 @@ class _Inode:
             raise RuntimeError("the simulator cannot move a file that is mapped; map less than a mebibyte")
         grown = mmap.mmap(-1, max(_LEAST_CAPACITY, 2 * max(size, self.size)), _FLAGS)
         grown[: self.size] = memory[: self.size]
+        if isinstance(memory, mmap.mmap):
+            self._outgrown.append(memory)
         self._memory = grown
         return grown
+
+    def put(self, position: int, data: bytes) -> None:
+        """Replace bytes, in pieces of memory that the file has outgrown too: somebody may look at them."""
+        self.memory(position + len(data))[position : position + len(data)] = data
+        for piece in self._outgrown:
+            part = data[: max(len(piece) - position, 0)]
+            piece[position : position + len(part)] = part
 
     def content(self, start: int = 0, end: int | None = None) -> bytes:
         """A copy of its bytes."""
@@ -172,10 +180,11 @@ class CrashFile:
         """Return when the bytes and the length are on the disk."""
         self._fs._record(Sync(self._live().number))
 
-    def map_readonly(self, size: int | None = None) -> memoryview:
-        """Its first `size` (all) bytes as memory."""
-        inode, length = self._mapped(size)
-        return memoryview(inode.memory(length))[:length].toreadonly() if length else memoryview(b"")
+    def map_readonly(self, size: int | None = None, *, ahead: bool = False) -> memoryview:
+        """Its first `size` (all) bytes as memory; `ahead` of the file's end as far as memory is reserved."""
+        inode, length = self._mapped(size if not ahead else None)
+        memory = memoryview(inode.memory(length))
+        return memory[: size if ahead else length].toreadonly()
 
     def map_writable(self, size: int | None = None) -> CrashMapping:
         """Its first `size` (all) bytes as writable memory."""
@@ -255,15 +264,14 @@ class CrashFileSystem:
     def _write(self, inode: _Inode, position: int, data: bytes) -> None:
         with self._lock:
             self._record(Write(inode.number, position, data))
-            end = position + len(data)
-            inode.memory(end)[position:end] = data
-            self._changed(inode, max(inode.size, end))
+            inode.put(position, data)
+            self._changed(inode, max(inode.size, position + len(data)))
 
     def _truncate(self, inode: _Inode, size: int) -> None:
         with self._lock:
             self._record(Truncate(inode.number, size))
             if size < inode.size:
-                inode.memory()[size : inode.size] = bytes(inode.size - size)
+                inode.put(size, bytes(inode.size - size))
             else:
                 inode.memory(size)
             self._changed(inode, size)

@@ -245,10 +245,10 @@ class FaultyFile:
         self._fs.check("sync", self.path)
         self._inner.sync()
 
-    def map_readonly(self, size: int | None = None) -> memoryview:
+    def map_readonly(self, size: int | None = None, *, ahead: bool = False) -> memoryview:
         """Its first `size` (all) bytes as memory."""
         self._fs.check("map", self.path)
-        return self._inner.map_readonly(size)
+        return self._inner.map_readonly(size, ahead=ahead)
 
     def map_writable(self, size: int | None = None) -> FaultyMapping:
         """Its first `size` (all) bytes as writable memory."""
