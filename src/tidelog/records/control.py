@@ -12,9 +12,9 @@ A control batch (attribute bit 5) holds records whose key is version i16, type i
                           voter: id i32, directory id uuid, endpoints [], least and most KRaft version i16 i16
                           with tags, tags; endpoint: name, host, port u16, tags
 
-[] is a compact array (unsigned varint of count + 1, then elements), a string is likewise prefixed, tags are
-an unsigned varint count of (tag, size, bytes), which are skipped. Versions above those known are read as the
-newest known; a type that is not known is no error, it is to be ignored (`UnknownControl`).
+[] is a compact array, strings are compact too, tags are skipped (`records.compact`). Versions above those
+known are read as the newest known; a type that is not known is no error, it is to be ignored
+(`UnknownControl`).
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from __future__ import annotations
 import enum
 import struct
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar, Unpack
+from typing import Unpack
 
 import pyarrow as pa
 
-from tidelog.errors import BadVarintError, CorruptRecordError, InvalidInputError, RecordOverrunError
+from tidelog.errors import InvalidInputError
 from tidelog.records.builder import BatchOptions, encode_batches
+from tidelog.records.compact import NO_TAGS, Reader, compact_array, compact_string
 
 __all__ = [
     "ControlRecord",
@@ -183,89 +184,20 @@ ControlRecord = (
 
 def parse_control(key: bytes | None, value: bytes | None) -> ControlRecord:
     """The control record with this key and value. Raises CorruptRecordError where Kafka refuses it too."""
-    head = _Reader(key or b"", "control record key")
+    head = Reader(key or b"", "control record key")
     head.version()
     kind = head.i16()
-    body = _Reader(value or b"", "control record value")
+    body = Reader(value or b"", "control record value")
     if kind not in _PARSERS:
         return UnknownControl(kind, value or b"")
     return _PARSERS[kind](body, body.version())
 
 
-_T = TypeVar("_T")
-
-
-class _Reader:
-    """Numbers and strings from bytes, never past their end."""
-
-    __slots__ = ("_at", "_data", "_what")
-
-    def __init__(self, data: bytes, what: str) -> None:
-        self._data = data
-        self._at = 0
-        self._what = what
-
-    def take(self, size: int) -> bytes:
-        start = self._at
-        if not 0 <= size <= len(self._data) - start:
-            raise RecordOverrunError(f"{self._what} ends early: {size} bytes wanted at {start}")
-        self._at = start + size
-        return self._data[start : self._at]
-
-    def i16(self) -> int:
-        return int.from_bytes(self.take(2), "big", signed=True)
-
-    def u16(self) -> int:
-        return int.from_bytes(self.take(2), "big")
-
-    def i32(self) -> int:
-        return int.from_bytes(self.take(4), "big", signed=True)
-
-    def i64(self) -> int:
-        return int.from_bytes(self.take(8), "big", signed=True)
-
-    def uuid(self) -> uuid.UUID:
-        return uuid.UUID(bytes=self.take(16))
-
-    def version(self) -> int:
-        version = self.i16()
-        if version < 0:
-            raise CorruptRecordError(f"{self._what} has the impossible version {version}")
-        return version
-
-    def unsigned_varint(self) -> int:
-        number = 0
-        for shift in range(0, 35, 7):
-            byte = self.take(1)[0]
-            number |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return ((number & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000  # Java's int has a sign
-        raise BadVarintError(f"{self._what} holds a variable-length number that does not end")
-
-    def length(self) -> int:
-        """A compact length: a count or size, which is one less than what is stored and never null here."""
-        length = self.unsigned_varint() - 1
-        if not 0 <= length <= len(self._data) - self._at:
-            raise RecordOverrunError(f"{self._what} has the impossible length {length} at {self._at}")
-        return length
-
-    def string(self) -> str:
-        return self.take(self.length()).decode("utf-8", "replace")
-
-    def array(self, element: Callable[[], _T]) -> tuple[_T, ...]:
-        return tuple(element() for _ in range(self.length()))
-
-    def skip_tags(self) -> None:
-        for _ in range(self.unsigned_varint()):
-            self.unsigned_varint()
-            self.take(self.unsigned_varint())
-
-
-def _end_txn(committed: bool) -> Callable[[_Reader, int], EndTxnMarker]:
+def _end_txn(committed: bool) -> Callable[[Reader, int], EndTxnMarker]:
     return lambda body, version: EndTxnMarker(committed, body.i32(), version)
 
 
-def _leader_change(body: _Reader, version: int) -> LeaderChange:
+def _leader_change(body: Reader, version: int) -> LeaderChange:
     def voter() -> Voter:
         found = Voter(body.i32(), body.uuid() if version > 0 else _NO_DIRECTORY)
         body.skip_tags()
@@ -276,24 +208,24 @@ def _leader_change(body: _Reader, version: int) -> LeaderChange:
     return change
 
 
-def _snapshot_header(body: _Reader, version: int) -> SnapshotHeader:
+def _snapshot_header(body: Reader, version: int) -> SnapshotHeader:
     header = SnapshotHeader(body.i64(), version)
     body.skip_tags()
     return header
 
 
-def _snapshot_footer(body: _Reader, version: int) -> SnapshotFooter:
+def _snapshot_footer(body: Reader, version: int) -> SnapshotFooter:
     body.skip_tags()
     return SnapshotFooter(version)
 
 
-def _kraft_version(body: _Reader, version: int) -> KRaftVersion:
+def _kraft_version(body: Reader, version: int) -> KRaftVersion:
     found = KRaftVersion(body.i16(), version)
     body.skip_tags()
     return found
 
 
-def _kraft_voters(body: _Reader, version: int) -> KRaftVoters:
+def _kraft_voters(body: Reader, version: int) -> KRaftVoters:
     def endpoint() -> Endpoint:
         found = Endpoint(body.string(), body.string(), body.u16())
         body.skip_tags()
@@ -311,7 +243,7 @@ def _kraft_voters(body: _Reader, version: int) -> KRaftVoters:
     return found
 
 
-_PARSERS: dict[int, Callable[[_Reader, int], ControlRecord]] = {
+_PARSERS: dict[int, Callable[[Reader, int], ControlRecord]] = {
     ControlType.ABORT: _end_txn(committed=False),
     ControlType.COMMIT: _end_txn(committed=True),
     ControlType.LEADER_CHANGE: _leader_change,
@@ -323,8 +255,6 @@ _PARSERS: dict[int, Callable[[_Reader, int], ControlRecord]] = {
 
 
 # ---- writing
-
-_NO_TAGS = b"\0"
 
 
 def control_fields(record: ControlRecord) -> tuple[bytes, bytes]:
@@ -345,16 +275,16 @@ def _body(record: ControlRecord) -> bytes:
             return struct.pack(">i", record.coordinator_epoch)
         case LeaderChange():
             lists = (record.voters, record.granting_voters)
-            voters = (_compact([_voter(voter, record.version) for voter in some]) for some in lists)
-            return b"".join((struct.pack(">i", record.leader_id), *voters, _NO_TAGS))
+            voters = (compact_array([_voter(voter, record.version) for voter in some]) for some in lists)
+            return b"".join((struct.pack(">i", record.leader_id), *voters, NO_TAGS))
         case SnapshotHeader():
-            return struct.pack(">q", record.last_contained_log_timestamp) + _NO_TAGS
+            return struct.pack(">q", record.last_contained_log_timestamp) + NO_TAGS
         case SnapshotFooter():
-            return _NO_TAGS
+            return NO_TAGS
         case KRaftVersion():
-            return struct.pack(">h", record.kraft_version) + _NO_TAGS
+            return struct.pack(">h", record.kraft_version) + NO_TAGS
         case KRaftVoters():
-            return _compact([_kraft_voter(voter) for voter in record.voters]) + _NO_TAGS
+            return compact_array([_kraft_voter(voter) for voter in record.voters]) + NO_TAGS
         case UnknownControl():
             return record.value
 
@@ -363,38 +293,21 @@ def _voter(voter: Voter, version: int) -> bytes:
     if version == 0 and voter.directory_id != _NO_DIRECTORY:
         raise InvalidInputError("a leader change of version 0 has no directory ids")
     directory = voter.directory_id.bytes if version > 0 else b""
-    return struct.pack(">i", voter.id) + directory + _NO_TAGS
+    return struct.pack(">i", voter.id) + directory + NO_TAGS
 
 
 def _kraft_voter(voter: KRaftVoter) -> bytes:
     endpoints = [
-        _string(endpoint.name) + _string(endpoint.host) + struct.pack(">H", endpoint.port) + _NO_TAGS
+        compact_string(endpoint.name)
+        + compact_string(endpoint.host)
+        + struct.pack(">H", endpoint.port)
+        + NO_TAGS
         for endpoint in voter.endpoints
     ]
-    versions = struct.pack(">hh", voter.min_supported_version, voter.max_supported_version) + _NO_TAGS
+    versions = struct.pack(">hh", voter.min_supported_version, voter.max_supported_version) + NO_TAGS
     return b"".join(
-        (struct.pack(">i", voter.id), voter.directory_id.bytes, _compact(endpoints), versions, _NO_TAGS)
+        (struct.pack(">i", voter.id), voter.directory_id.bytes, compact_array(endpoints), versions, NO_TAGS)
     )
-
-
-def _compact(elements: Sequence[bytes]) -> bytes:
-    return _unsigned_varint(len(elements) + 1) + b"".join(elements)
-
-
-def _string(text: str) -> bytes:
-    data = text.encode()
-    if len(data) > 0x7FFF:
-        raise InvalidInputError(f"a string of {len(data)} bytes is too long; 32767 is the most")
-    return _unsigned_varint(len(data) + 1) + data
-
-
-def _unsigned_varint(number: int) -> bytes:
-    out = bytearray()
-    while number >= 0x80:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
 
 
 def encode_end_txn_marker(
