@@ -23,7 +23,8 @@
     └── LogError                    the log as a whole
         ├── LogOfflineError         a disk failed under the log; it takes no more appends
         ├── LogClosedError          used after close or delete
-        └── LogLockedError          another process holds the directory
+        ├── LogLockedError          another process holds the directory
+        └── DataLossError           records that should be there are not
 
 Disk data raises from the first two branches, never `assert`; wrong calls raise from the third.
 """
@@ -38,6 +39,7 @@ __all__ = [
     "ConfigError",
     "CorruptRecordError",
     "CountMismatchError",
+    "DataLossError",
     "IndexFullError",
     "IndexOffsetOverflowError",
     "InvalidIndexError",
@@ -216,3 +218,7 @@ class LogClosedError(LogError):
 
 class LogLockedError(LogError):
     """Another process holds the directory."""
+
+
+class DataLossError(LogError):
+    """Records that should be there are not: a segment's file is gone, or offsets lie outside the log."""

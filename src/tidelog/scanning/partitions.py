@@ -1,9 +1,10 @@
 """What is on disk: the partitions under a path, their segments and what their small files say. Nothing is
 locked.
 
-A path is a root directory (of partitions), a partition directory, a list of them, or a glob of local ones.
-Segments are the `.log` files that a reader may see: not `.deleted`, `.cleaned` or `.swap` ones. The log
-start offset is the checkpoint's, if the root has one, or the first segment's base offset.
+A path is a root directory (of partitions), a partition directory, a list of them, or a glob; on this
+machine or behind an fsspec URL. Segments are the `.log` files that a reader may see: not `.deleted`,
+`.cleaned` or `.swap` ones. The log start offset is the checkpoint's, if the root has one, or the first
+segment's base offset.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import TypeVar
 
 from tidelog.errors import InvalidInputError
 from tidelog.index import OffsetIndex, TimeIndex
-from tidelog.scanning.volumes import Volume, open_volume
+from tidelog.scanning.volumes import Volume, local_path, open_volume
 from tidelog.storage import Directory
 from tidelog.storage.checkpoints import parse_offsets
 from tidelog.storage.names import (
@@ -27,13 +28,42 @@ from tidelog.storage.names import (
     parse_partition_directory,
     parse_segment_file,
 )
+from tidelog.storage.remote import glob_directories
 from tidelog.types import TopicPartition
 
-__all__ = ["Partition", "SegmentFacts", "find_partitions"]
+__all__ = ["Partition", "Paths", "Root", "SegmentFacts", "find_partitions", "list_partitions"]
+
+Paths = str | Path | Iterable[str | Path]
+"""A root or partition directory, or several."""
 
 _Index = TypeVar("_Index", OffsetIndex, TimeIndex)
 
 _LOG_START_CHECKPOINT = "log-start-offset-checkpoint"
+_HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
+
+
+class Root:
+    """The directory that holds partitions: what its checkpoints say, each read at first use."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    @cached_property
+    def log_starts(self) -> dict[TopicPartition, int]:
+        """Log start offsets; empty without the file."""
+        return self._offsets(_LOG_START_CHECKPOINT) or {}
+
+    @cached_property
+    def high_watermarks(self) -> dict[TopicPartition, int] | None:
+        """High watermarks; None without the file."""
+        return self._offsets(_HIGH_WATERMARK_CHECKPOINT)
+
+    def _offsets(self, name: str) -> dict[TopicPartition, int] | None:
+        try:
+            data = open_volume(self.url).content(name)
+        except OSError:
+            return None
+        return parse_offsets(data, f"{self.url}/{name}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +83,10 @@ class SegmentFacts:
 class Partition:
     """A partition directory, read-only; its listing is taken once."""
 
-    def __init__(
-        self, url: str, topic_partition: TopicPartition, checkpointed_start: int | None = None
-    ) -> None:
+    def __init__(self, url: str, topic_partition: TopicPartition, root: Root | None = None) -> None:
         self.url = url
         self.topic_partition = topic_partition
-        self._checkpointed_start = checkpointed_start
+        self._root = root
 
     def __repr__(self) -> str:
         """With its place."""
@@ -70,38 +98,64 @@ class Partition:
         return open_volume(self.url)
 
     @cached_property
-    def segments(self) -> tuple[SegmentFacts, ...]:
-        """Its segments by base offset."""
+    def _kinds(self) -> dict[int, frozenset[FileKind]]:
+        """Which files there are, by the offset in their names."""
         kinds: dict[int, set[FileKind]] = {}
         for name, is_directory in self.volume.names():
             parsed = None if is_directory else parse_segment_file(name)
             if parsed is not None and parsed.transient is Transient.NONE:
                 kinds.setdefault(parsed.offset, set()).add(parsed.kind)
+        return {offset: frozenset(kinds[offset]) for offset in sorted(kinds)}
+
+    @cached_property
+    def segments(self) -> tuple[SegmentFacts, ...]:
+        """Its segments by base offset."""
+        found = []
+        for base, kinds in self._kinds.items():
+            if FileKind.LOG in kinds:
+                try:
+                    size = self.volume.size(format_segment_file(base, FileKind.LOG))
+                except FileNotFoundError:
+                    continue  # deleted since it was listed
+                found.append(SegmentFacts(base, size, kinds))
+        return tuple(found)
+
+    @cached_property
+    def missing_logs(self) -> tuple[int, ...]:
+        """Base offsets of segments whose indexes are there and whose log is not, though an older one is.
+
+        What retention takes goes from the oldest on, and cleaning takes a segment's files together: such a
+        log was lost.
+        """
+        first = self.segments[0].base_offset if self.segments else 0
+        indexes = {FileKind.OFFSET_INDEX, FileKind.TIME_INDEX}
         return tuple(
-            SegmentFacts(
-                base, self.volume.size(format_segment_file(base, FileKind.LOG)), frozenset(kinds[base])
-            )
-            for base in sorted(kinds)
-            if FileKind.LOG in kinds[base]
+            base
+            for base, kinds in self._kinds.items()
+            if base > first and FileKind.LOG not in kinds and kinds & indexes
         )
 
     @cached_property
     def snapshot_offsets(self) -> tuple[int, ...]:
         """Offsets of its producer snapshots."""
-        parsed = (parse_segment_file(name) for name, is_directory in self.volume.names() if not is_directory)
-        return tuple(
-            sorted(
-                file.offset
-                for file in parsed
-                if file is not None and file.kind is FileKind.SNAPSHOT and file.transient is Transient.NONE
-            )
-        )
+        return tuple(offset for offset, kinds in self._kinds.items() if FileKind.SNAPSHOT in kinds)
 
     @property
     def log_start_offset(self) -> int:
         """The first offset a reader may see."""
         first = self.segments[0].base_offset if self.segments else 0
-        return max(first, self._checkpointed_start or 0)
+        checkpointed = self._root.log_starts.get(self.topic_partition, 0) if self._root else 0
+        return max(first, checkpointed)
+
+    @property
+    def high_watermark(self) -> int | None:
+        """The checkpointed high watermark: 0 for a partition that is not in the checkpoint, as in Kafka.
+
+        None where the root has no such checkpoint.
+        """
+        if self._root is None or self._root.high_watermarks is None:
+            return None
+        return self._root.high_watermarks.get(self.topic_partition, 0)
 
     def offset_index(self, segment: SegmentFacts) -> OffsetIndex:
         """A copy of the segment's offset index, as far as it can be trusted; without a file it is empty."""
@@ -126,26 +180,33 @@ class Partition:
         return kind.from_bytes(Directory(self.url), segment.base_offset, whole)
 
 
-def find_partitions(
-    path: str | Path | Iterable[str | Path], topics: Collection[str] | None = None
-) -> list[Partition]:
-    """The partitions under `path`, of the `topics` named (None: all), ordered by topic and number."""
+def list_partitions(path: Paths) -> list[Partition]:
+    """All partitions under `path`, ordered by topic and number; there may be none."""
     paths = [path] if isinstance(path, (str, Path)) else list(path)
     found: dict[TopicPartition, Partition] = {}
     for url in (url for one in paths for url in _expand(str(one))):
         for partition in _partitions_at(url):
             name = partition.topic_partition
-            if topics is not None and name.topic not in topics:
-                continue
-            if name in found:
+            if name in found and found[name].url != partition.url:
                 raise InvalidInputError(f"{name} is there twice: {found[name].url} and {partition.url}")
             found[name] = partition
-    missing = set(topics or ()) - {name.topic for name in found}
+    return [found[name] for name in sorted(found)]
+
+
+def find_partitions(path: Paths, topics: Collection[str] | None = None) -> list[Partition]:
+    """The partitions under `path`, of the `topics` named (None: all), ordered by topic and number."""
+    paths = [path] if isinstance(path, (str, Path)) else list(path)
+    found = [
+        partition
+        for partition in list_partitions(paths)
+        if topics is None or partition.topic_partition.topic in topics
+    ]
+    missing = set(topics or ()) - {partition.topic_partition.topic for partition in found}
     if missing:
         raise InvalidInputError(f"no partition of topic {', '.join(sorted(missing))} under {_words(paths)}")
     if not found:
         raise InvalidInputError(f"no Kafka partition directory under {_words(paths)}")
-    return [found[name] for name in sorted(found)]
+    return found
 
 
 def _words(paths: list[str | Path]) -> str:
@@ -153,10 +214,19 @@ def _words(paths: list[str | Path]) -> str:
 
 
 def _expand(path: str) -> list[str]:
-    if "://" in path or not any(sign in path for sign in "*?[") or Path(path).exists():
-        return [path]
-    whole = Path(path).absolute()
-    matches = sorted(str(match) for match in Path(whole.anchor).glob(str(whole.relative_to(whole.anchor))))
+    """The directories a path means: itself, or what matches a glob. Local ones become absolute."""
+    path = local_path(path)
+    is_glob = any(sign in path for sign in "*?[")
+    if "://" in path:
+        if not is_glob:
+            return [path]
+        matches = glob_directories(path)
+    else:
+        if not is_glob or Path(path).exists():
+            return [str(Path(path).absolute())]
+        whole = Path(path).absolute()
+        found = Path(whole.anchor).glob(str(whole.relative_to(whole.anchor)))
+        matches = sorted(str(match) for match in found if match.is_dir())
     if not matches:
         raise InvalidInputError(f"nothing matches {path}")
     return matches
@@ -165,19 +235,24 @@ def _expand(path: str) -> list[str]:
 def _partitions_at(url: str) -> Iterator[Partition]:
     """The partition at `url`, or those in the root at `url`."""
     url = url.rstrip("/") or "/"
-    if "://" not in url and not Path(url).is_dir():
-        raise InvalidInputError(f"{url} is not a directory")
-    name = _partition_name(url.rpartition("/")[2] if "://" in url else Path(url).resolve().name)
-    names = open_volume(url).names()
+    is_local = "://" not in url
+    if is_local and not Path(url).is_dir():
+        what = "is not a directory" if Path(url).exists() else "does not exist"
+        raise InvalidInputError(f"{url} {what}")
+    name = _partition_name(Path(url).resolve().name if is_local else url.rpartition("/")[2])
+    try:
+        names = open_volume(url).names()
+    except FileNotFoundError:
+        raise InvalidInputError(f"{url} does not exist") from None
     if name is not None and not any(is_directory for _, is_directory in names):
-        parent = url.rpartition("/")[0] if "://" in url else str(Path(url).resolve().parent)
-        yield Partition(url, name, _checkpointed_starts(parent).get(name))
+        root = Root(str(Path(url).resolve().parent) if is_local else url.rpartition("/")[0])
+        yield Partition(url, name, root)
         return
-    starts = _checkpointed_starts(url)
+    root = Root(url)
     for entry, is_directory in names:
         name = _partition_name(entry) if is_directory else None
         if name is not None:
-            yield Partition(f"{url}/{entry}", name, starts.get(name))
+            yield Partition(f"{url}/{entry}", name, root)
 
 
 def _partition_name(name: str) -> TopicPartition | None:
@@ -186,12 +261,3 @@ def _partition_name(name: str) -> TopicPartition | None:
     except InvalidInputError:
         return None
     return parsed.topic_partition if parsed.state is DirectoryState.LIVE else None
-
-
-def _checkpointed_starts(root: str) -> dict[TopicPartition, int]:
-    volume = open_volume(root)
-    try:
-        data = volume.content(_LOG_START_CHECKPOINT)
-    except OSError:
-        return {}
-    return parse_offsets(data, f"{root}/{_LOG_START_CHECKPOINT}")

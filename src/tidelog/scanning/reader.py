@@ -19,9 +19,10 @@ import pyarrow as pa
 from tidelog.errors import InvalidInputError
 from tidelog.records.decode import MAX_BYTES, MAX_ROWS
 from tidelog.records.schema import Projection
-from tidelog.scanning.partitions import Partition, SegmentFacts, find_partitions
-from tidelog.scanning.plan import DEFAULT_SPLIT_BYTES, Int64s, plan_stretches
-from tidelog.scanning.stability import aborted_transactions, log_end_offset, stable_offset
+from tidelog.scanning.partitions import Partition, find_partitions
+from tidelog.scanning.plan import DEFAULT_SPLIT_BYTES
+from tidelog.scanning.ranges import OffsetRange, is_committed, plan_range
+from tidelog.scanning.stability import log_end_offset, stable_offset
 from tidelog.scanning.tasks import ScanTask, run_task
 from tidelog.scanning.timestamps import offset_for_timestamp
 
@@ -87,21 +88,19 @@ def plan_scan(
     split_bytes: int = DEFAULT_SPLIT_BYTES,
 ) -> list[ScanTask]:
     """The tasks of a scan: values that can be pickled and run anywhere the files can be read."""
-    if isolation not in ("read_uncommitted", "read_committed"):
-        raise InvalidInputError(f"isolation is read_uncommitted or read_committed, not {isolation!r}")
+    committed_only = is_committed(isolation)
     if split_bytes < 1:
         raise InvalidInputError(f"split_bytes must be 1 or more, not {split_bytes}")
     named = {topics} if isinstance(topics, str) else topics
     tasks: list[ScanTask] = []
     for partition in find_partitions(path, named):
         if partitions is None or partition.topic_partition.partition in partitions:
-            tasks += _plan_partition(partition, start, end, isolation == "read_committed", split_bytes)
+            wanted = _resolve_range(partition, start, end, committed_only)
+            tasks += plan_range(wanted, committed_only=committed_only, split_bytes=split_bytes)
     return tasks
 
 
-def _plan_partition(
-    partition: Partition, start: Bound, end: Bound, committed_only: bool, split_bytes: int
-) -> list[ScanTask]:
+def _resolve_range(partition: Partition, start: Bound, end: Bound, committed_only: bool) -> OffsetRange:
     number = partition.topic_partition.partition
     last = log_end_offset(partition)
     first = max(
@@ -110,29 +109,7 @@ def _plan_partition(
     stop = min(_resolve(partition, number, end, last, last), last)
     if committed_only:
         stop = min(stop, stable_offset(partition, last))
-    if first >= stop:
-        return []
-    aborted = aborted_transactions(partition, first, stop) if committed_only else ()
-
-    def entries(segment: SegmentFacts) -> tuple[Int64s, Int64s]:
-        return partition.offset_index(segment).entries_array()
-
-    return [
-        ScanTask(
-            partition.url,
-            stretch.segment.log_name,
-            partition.topic_partition.topic,
-            number,
-            stretch.start,
-            stretch.end,
-            first,
-            stop,
-            stretch.is_last,
-            committed_only,
-            aborted,
-        )
-        for stretch in plan_stretches(partition.segments, first, stop, entries, split_bytes)
-    ]
+    return OffsetRange(partition, first, stop)
 
 
 def _resolve(partition: Partition, number: int, bound: Bound, default: int, log_end: int) -> int:

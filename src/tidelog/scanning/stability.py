@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from tidelog.errors import CorruptRecordError
 from tidelog.log.markers import read_markers
 from tidelog.log.producers import ProducerStateManager
 from tidelog.records.batches import BatchTable
@@ -28,24 +29,36 @@ _ABORTED_ENTRY = np.dtype(
 )
 
 
-def log_end_offset(partition: Partition) -> int:
-    """The offset after the last whole batch on disk."""
+def log_end_offset(partition: Partition, *, damage_ends_it: bool = False) -> int:
+    """The offset after the last whole batch on disk.
+
+    A damaged batch after the last index entry raises; with `damage_ends_it` the log ends before it.
+    """
     if not partition.segments:
         return partition.log_start_offset
     segment = partition.segments[-1]
-    position = partition.offset_index(segment).lookup(_NO_END).position
+    _, positions = partition.offset_index(segment).entries_array()
+    within = positions[positions < segment.size]  # after a power cut the index may know more than the log
+    position = int(within[-1]) if len(within) else 0
     end = segment.base_offset
-    for _, _, table in _batches(partition, segment, position):
-        end = int(table.last_offset[-1]) + 1
+    try:
+        for _, _, table in _batches(partition, segment, position):
+            end = int(table.last_offset[-1]) + 1
+    except CorruptRecordError:
+        if not damage_ends_it:
+            raise
     return max(end, partition.log_start_offset)
 
 
 def stable_offset(partition: Partition, end: int) -> int:
-    """The last stable offset of a log that ends at `end`."""
+    """The last stable offset of a log that ends at `end`, or whose high watermark that is."""
     producers = ProducerStateManager(snapshot_offsets=partition.snapshot_offsets)
 
     def read_snapshot(offset: int) -> bytes:
-        return partition.volume.content(format_segment_file(offset, FileKind.SNAPSHOT))
+        try:
+            return partition.volume.content(format_segment_file(offset, FileKind.SNAPSHOT))
+        except FileNotFoundError:
+            return b""  # deleted since it was listed: as good as unsound, an older one will do
 
     # Producers are not expired here: what matters is which transactions are open, and those never expire.
     producers.truncate_and_reload(partition.log_start_offset, end, 0, read_snapshot)
@@ -54,7 +67,7 @@ def stable_offset(partition: Partition, end: int) -> int:
         position = (
             partition.offset_index(segment).lookup(start).position if start > segment.base_offset else 0
         )
-        for data, origin, table in _batches(partition, segment, position, start):
+        for data, origin, table in _batches(partition, segment, position, start, end):
             producers.load(table, read_markers(data, table, origin=origin, source=partition.url))
     undecided = producers.first_undecided_offset
     return end if undecided is None else max(undecided, partition.log_start_offset)
@@ -79,10 +92,10 @@ def aborted_transactions(partition: Partition, start: int, end: int) -> tuple[Ab
 
 
 def _batches(
-    partition: Partition, segment: SegmentFacts, position: int, start_offset: int = 0
+    partition: Partition, segment: SegmentFacts, position: int, start_offset: int = 0, end: int = _NO_END
 ) -> Iterator[tuple[memoryview, int, BatchTable]]:
     is_last = segment is partition.segments[-1]
     task = ScanTask(
-        partition.url, segment.log_name, "", 0, position, segment.size, start_offset, _NO_END, is_last
+        partition.url, segment.log_name, "", 0, position, segment.size, start_offset, end, is_last
     )
     return read_batches(task, partition.volume.view(segment.log_name))

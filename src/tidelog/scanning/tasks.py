@@ -15,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidelog.errors import TornBatchError
+from tidelog.errors import DataLossError, TornBatchError
 from tidelog.records.batches import BatchTable, scan_batches
 from tidelog.records.decode import MAX_BYTES, MAX_ROWS, iter_record_batches
 from tidelog.records.schema import Projection
 from tidelog.scanning.volumes import FileView, open_volume
 
-__all__ = ["Aborted", "ScanTask", "committed", "read_batches", "run_task"]
+__all__ = ["Aborted", "ScanTask", "committed", "decode_window", "read_batches", "run_task"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,8 @@ class ScanTask:
     """The end is the end of the log, where an unfinished write is no damage."""
     committed_only: bool = False
     aborted: tuple[Aborted, ...] = ()
+    with_control: bool = True
+    """Whether control records come too, where not only committed data is wanted."""
 
     @property
     def size(self) -> int:
@@ -62,17 +64,23 @@ class ScanTask:
 
 
 def committed(table: BatchTable, aborted: tuple[Aborted, ...]) -> npt.NDArray[np.bool_]:
-    """Which batches a consumer that reads committed data would see: no markers, nothing that was aborted."""
+    """Which batches a consumer that reads committed data would see: no markers, nothing that was aborted.
+
+    A producer's transactions follow one another: what tells is its last one that began at or before a batch.
+    """
     keep = ~table.is_control
-    if aborted:
-        candidates = table.is_transactional
-        for txn in aborted:
-            keep &= ~(
-                candidates
-                & (table.producer_id == txn.producer_id)
-                & (table.base_offset >= txn.first_offset)
-                & (table.base_offset <= txn.last_offset)
-            )
+    if not aborted:
+        return keep
+    candidates = table.is_transactional
+    spans = np.array([(txn.producer_id, txn.first_offset, txn.last_offset) for txn in aborted], np.int64)
+    for producer in np.intersect1d(spans[:, 0], table.producer_id[candidates]).tolist():
+        own = spans[spans[:, 0] == producer]
+        own = own[np.argsort(own[:, 1], kind="stable")]
+        batches = np.flatnonzero(candidates & (table.producer_id == producer))
+        bases = table.base_offset[batches]
+        last = np.searchsorted(own[:, 1], bases, side="right") - 1
+        inside = (last >= 0) & (bases <= np.maximum.accumulate(own[:, 2])[last])
+        keep[batches[inside]] = False
     return keep
 
 
@@ -83,26 +91,48 @@ def run_task(
     max_rows: int = MAX_ROWS,
     max_bytes: int = MAX_BYTES,
 ) -> Iterator[pa.RecordBatch]:
-    """The task's records, checked and decoded, in record batches of bounded size."""
-    view = open_volume(task.url).view(task.log_name)
-    wanted = projection.columns
-    columns = wanted if "offset" in wanted else (*wanted, "offset")
+    """The task's records, checked and decoded, in record batches of bounded size.
+
+    Raises `CorruptRecordError` at damage, and `DataLossError` if the file has gone since it was planned.
+    """
+    try:
+        view = open_volume(task.url).view(task.log_name)
+    except FileNotFoundError as error:
+        raise DataLossError(
+            f"{task.source} has gone since the scan was planned "
+            f"(wanted: offsets {task.start_offset} to {task.end_offset - 1}); plan it anew"
+        ) from error
     for data, origin, table in read_batches(task, view):
-        for batch in iter_record_batches(
-            data,
-            table,
-            topic=task.topic,
-            partition=task.partition,
-            columns=columns,
-            origin=origin,
-            source=task.source,
-            max_rows=max_rows,
-            max_bytes=max_bytes,
-            check_crc=True,
-        ):
-            cut = _cut(batch, task)
-            if cut.num_rows:
-                yield cut if columns is wanted else cut.select(wanted)
+        for batch in decode_window(task, data, origin, table, projection, max_rows, max_bytes):
+            if batch.num_rows:
+                yield batch if "offset" in projection.columns else batch.select(projection.columns)
+
+
+def decode_window(
+    task: ScanTask,
+    data: memoryview,
+    origin: int,
+    table: BatchTable,
+    projection: Projection,
+    max_rows: int,
+    max_bytes: int,
+    check_crc: bool = True,
+) -> Iterator[pa.RecordBatch]:
+    """What `read_batches` gave, decoded and cut to the task's offsets; `offset` is there in any case."""
+    wanted = projection.columns
+    for batch in iter_record_batches(
+        data,
+        table,
+        topic=task.topic,
+        partition=task.partition,
+        columns=wanted if "offset" in wanted else (*wanted, "offset"),
+        origin=origin,
+        source=task.source,
+        max_rows=max_rows,
+        max_bytes=max_bytes,
+        check_crc=check_crc,
+    ):
+        yield _cut(batch, task)
 
 
 def read_batches(task: ScanTask, view: FileView) -> Iterator[tuple[memoryview, int, BatchTable]]:
@@ -142,6 +172,8 @@ def _select(task: ScanTask, table: BatchTable) -> BatchTable:
     )
     if task.committed_only:
         keep &= committed(table, task.aborted)
+    elif not task.with_control:
+        keep &= ~table.is_control
     return table if keep.all() else BatchTable(np.ascontiguousarray(table.rows[keep]))
 
 

@@ -8,11 +8,12 @@ file ends.
 from __future__ import annotations
 
 from typing import Protocol
+from urllib.parse import unquote
 
 from tidelog.storage import LOCAL, map_file
 from tidelog.storage.remote import RemoteDirectory, open_ro
 
-__all__ = ["FileView", "LocalVolume", "RemoteVolume", "Volume", "open_volume"]
+__all__ = ["FileView", "LocalVolume", "RemoteVolume", "Volume", "local_path", "open_volume"]
 
 
 class FileView(Protocol):
@@ -116,3 +117,14 @@ class RemoteVolume:
 def open_volume(url: str) -> Volume:
     """The directory at a path or an fsspec URL."""
     return RemoteVolume(url) if "://" in url else LocalVolume(url)
+
+
+def local_path(url: str) -> str:
+    """A `file:` URL as the local path it means; anything else as it is."""
+    if not url.startswith("file:"):
+        return url
+    rest = url.removeprefix("file:")
+    if rest.startswith("//"):
+        host, slash, path = rest[2:].partition("/")
+        rest = slash + path if host in ("", "localhost") else rest
+    return unquote(rest)

@@ -10,7 +10,7 @@ from typing import Any
 from tidelog.errors import InvalidInputError
 from tidelog.storage.files import DirEntry
 
-__all__ = ["RemoteDirectory", "open_ro"]
+__all__ = ["RemoteDirectory", "glob_directories", "open_ro"]
 
 
 class RemoteDirectory:
@@ -32,6 +32,7 @@ class RemoteDirectory:
     def list(self, path: str = "") -> list[DirEntry]:
         """The entries of the directory `path`, by name."""
         where = self._path(path)
+        self._fs.invalidate_cache(where)  # who looks again wants to see what has come since
         found = self._fs.ls(where, detail=True)
         entries = []
         for info in found:
@@ -56,6 +57,18 @@ class RemoteDirectory:
 
 def open_ro(url: str, **options: Any) -> RemoteDirectory:
     """The directory at an fsspec URL (`s3://bucket/logs`, `file:///logs`...); options go to fsspec."""
+    fs, root = _file_system(url, options)
+    return RemoteDirectory(fs, root, url)
+
+
+def glob_directories(url: str, **options: Any) -> list[str]:
+    """The directories that match an fsspec URL with wildcards, as URLs, by name."""
+    fs, pattern = _file_system(url, options)
+    found = fs.glob(pattern, detail=True)
+    return sorted(fs.unstrip_protocol(name) for name, info in found.items() if info["type"] == "directory")
+
+
+def _file_system(url: str, options: dict[str, Any]) -> tuple[Any, str]:
     try:
         import fsspec
     except ImportError:
@@ -66,4 +79,4 @@ def open_ro(url: str, **options: Any) -> RemoteDirectory:
         fs, root = fsspec.core.url_to_fs(url, **options)
     except (ImportError, ValueError) as error:
         raise InvalidInputError(f"cannot open {url!r}: {error}") from error
-    return RemoteDirectory(fs, root, url)
+    return fs, root

@@ -1,0 +1,103 @@
+"""A range of one partition's offsets -> scan tasks.
+
+What a partition's directory says (segments, indexes, aborted transactions) is read here, on the planning
+side; the tasks carry all that running them needs. Aborted transactions are told to the tasks by segment: a
+segment's first offset is its file's name, which damage to an index cannot change.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tidelog.errors import InvalidInputError
+from tidelog.scanning.partitions import Partition, SegmentFacts
+from tidelog.scanning.plan import DEFAULT_SPLIT_BYTES, Int64s, plan_stretches
+from tidelog.scanning.stability import aborted_transactions
+from tidelog.scanning.tasks import Aborted, ScanTask
+
+__all__ = ["ISOLATIONS", "OffsetRange", "is_committed", "plan_range", "range_bytes"]
+
+ISOLATIONS = ("read_uncommitted", "read_committed")
+
+_NO_END = (1 << 63) - 1
+_NO_SPLIT = 1 << 62
+
+
+def is_committed(isolation: str) -> bool:
+    """Whether an isolation level, in Kafka's words, is that of committed reads."""
+    if isolation not in ISOLATIONS:
+        raise InvalidInputError(f"isolation is read_uncommitted or read_committed, not {isolation!r}")
+    return isolation == "read_committed"
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """Offsets [start, end) of a partition."""
+
+    partition: Partition
+    start: int
+    end: int
+
+    def __len__(self) -> int:
+        """How many offsets."""
+        return max(self.end - self.start, 0)
+
+
+def plan_range(
+    wanted: OffsetRange,
+    *,
+    committed_only: bool = False,
+    with_control: bool = True,
+    split_bytes: int = DEFAULT_SPLIT_BYTES,
+) -> list[ScanTask]:
+    """The tasks that together read a range, in offset order, each about `split_bytes` long."""
+    partition, start, end = wanted.partition, wanted.start, wanted.end
+    if start >= end:
+        return []
+    aborted = aborted_transactions(partition, start, end) if committed_only else ()
+    shares = _by_segment(partition, aborted)
+    name = partition.topic_partition
+    return [
+        ScanTask(
+            url=partition.url,
+            log_name=stretch.segment.log_name,
+            topic=name.topic,
+            partition=name.partition,
+            start_position=stretch.start,
+            end_position=stretch.end,
+            start_offset=start,
+            end_offset=end,
+            is_tail=stretch.is_last,
+            committed_only=committed_only,
+            aborted=shares.get(stretch.segment.base_offset, ()),
+            with_control=with_control,
+        )
+        for stretch in plan_stretches(
+            partition.segments, start, end, lambda segment: _entries(partition, segment), split_bytes
+        )
+    ]
+
+
+def range_bytes(wanted: OffsetRange) -> int:
+    """About how many bytes a range takes on disk, as near as the indexes tell."""
+    return sum(task.size for task in plan_range(wanted, split_bytes=_NO_SPLIT))
+
+
+def _entries(partition: Partition, segment: SegmentFacts) -> tuple[Int64s, Int64s]:
+    return partition.offset_index(segment).entries_array()
+
+
+def _by_segment(partition: Partition, aborted: tuple[Aborted, ...]) -> dict[int, tuple[Aborted, ...]]:
+    """For each segment's base offset the aborted transactions that reach into it."""
+    if not aborted:
+        return {}
+    firsts = np.array([txn.first_offset for txn in aborted], np.int64)
+    lasts = np.array([txn.last_offset for txn in aborted], np.int64)
+    bases = [segment.base_offset for segment in partition.segments]
+    ends = [*bases[1:], _NO_END]
+    return {
+        base: tuple(aborted[i] for i in np.flatnonzero((firsts < end) & (lasts >= base)).tolist())
+        for base, end in zip(bases, ends, strict=True)
+    }
