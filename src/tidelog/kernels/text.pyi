@@ -1,0 +1,1 @@
+# Only other kernels call this one, through text.pxd.
