@@ -1,0 +1,70 @@
+"""What an error means to the person at the keyboard: a sentence with what to do next, and an exit code."""
+
+from __future__ import annotations
+
+import errno
+
+from tidelog.errors import (
+    ChecksumError,
+    CompressionError,
+    CorruptRecordError,
+    InvalidInputError,
+    TornBatchError,
+    UnknownMagicError,
+)
+
+__all__ = ["FOUND_WRONG", "USAGE", "UsageError", "explain"]
+
+FOUND_WRONG = 1
+USAGE = 2
+
+_NO_SUCH_NAME = {errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG}
+_BEFORE = "what comes before it in the file is sound"
+
+_HINTS: tuple[tuple[type[Exception], str], ...] = (
+    (
+        TornBatchError,
+        f"{_BEFORE}; unless a broker is writing to it right now, its last write was cut short, and a broker "
+        "removes that at its next start",
+    ),
+    (
+        ChecksumError,
+        f"{_BEFORE}, but these bytes are not those that were written; copy the file from another replica",
+    ),
+    (UnknownMagicError, f"{_BEFORE}; if that is nothing, it is probably not a log file"),
+    (
+        CompressionError,
+        f"{_BEFORE}, but this batch was written by a faulty producer; other readers will stop here too",
+    ),
+    (CorruptRecordError, f"{_BEFORE}; copy the file from another replica, or cut it at that position"),
+)
+
+
+class UsageError(InvalidInputError):
+    """A command was asked for what it cannot do."""
+
+
+def explain(error: Exception) -> tuple[str, int]:
+    """The sentence, with what to do next, and the exit code."""
+    if isinstance(error, OSError):
+        return _explain_os(error)
+    sentence = str(error)
+    for kind, hint in _HINTS:
+        if isinstance(error, kind):
+            return f"{sentence}: {hint}", FOUND_WRONG
+    return sentence, USAGE if isinstance(error, InvalidInputError) else FOUND_WRONG
+
+
+def _explain_os(error: OSError) -> tuple[str, int]:
+    name = error.filename
+    what = error.strerror or str(error)
+    sentence = f"{name}: {what}" if name is not None else what
+    if error.errno == errno.EISDIR:
+        return f"{sentence}: name the files in it, such as {str(name).rstrip('/')}/*.log", USAGE
+    if error.errno == errno.ENOENT:
+        return f"{sentence}: check the name", USAGE
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return f"{sentence}: run as the user that Kafka runs as", USAGE
+    if error.errno in _NO_SUCH_NAME:
+        return sentence, USAGE
+    return f"{sentence}: check the disk and the kernel's log", FOUND_WRONG
