@@ -1,0 +1,1 @@
+"""Many logs over many root directories."""

@@ -1,0 +1,6 @@
+"""KRaft metadata: what tells a stock broker which topics a root holds.
+
+records   the records of the metadata log that concern topics
+image     what a run of them adds up to
+files     bootstrap.checkpoint, snapshots and the log `__cluster_metadata-0`
+"""

@@ -1,0 +1,177 @@
+"""The files that hold metadata records.
+
+    <root>/bootstrap.checkpoint              what a broker starts its metadata log with, if that is empty
+    <root>/__cluster_metadata-0/             the metadata log, a partition like any other, and in it
+        <offset, 20 digits>-<epoch, 10 digits>.checkpoint      snapshots: the state just before that offset
+
+A snapshot, and so `bootstrap.checkpoint`, is a run of batches with offsets from 0: a control batch with the
+snapshot's header, batches of records, a control batch with its footer. Without footer it is unfinished.
+
+The state of a root is its newest snapshot and the log's records from there on; where they know of no
+`metadata.version`, the log counts as empty and `bootstrap.checkpoint` is the state, as it is for a broker.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidelog.errors import CorruptRecordError
+from tidelog.manager.metadata.image import MetadataImage
+from tidelog.manager.metadata.records import MetadataRecord, format_record, parse_record
+from tidelog.records import (
+    Record,
+    StoredRecord,
+    decode_records,
+    encode_kraft_control,
+    encode_records,
+    parse_control,
+)
+from tidelog.records.control import SnapshotFooter, SnapshotHeader
+from tidelog.storage import FileSystem, atomic_write, map_file, read_file
+from tidelog.storage.names import CLUSTER_METADATA_TOPIC, FileKind, Transient, parse_segment_file
+
+if TYPE_CHECKING:
+    from _typeshed import StrPath
+
+__all__ = [
+    "BOOTSTRAP_FILE",
+    "METADATA_DIRECTORY",
+    "METADATA_VERSION",
+    "ClusterMetadata",
+    "encode_records_batch",
+    "encode_snapshot",
+    "read_bootstrap",
+    "read_cluster_metadata",
+    "read_snapshot",
+    "write_bootstrap",
+]
+
+BOOTSTRAP_FILE = "bootstrap.checkpoint"
+METADATA_DIRECTORY = f"{CLUSTER_METADATA_TOPIC}-0"
+METADATA_VERSION = "metadata.version"
+"""The feature without which a metadata log counts as empty."""
+
+_MAX_BATCH_BYTES = 8 << 20
+_SNAPSHOT = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterMetadata:
+    """What a root's metadata files say."""
+
+    image: MetadataImage
+    in_log: bool
+    """Whether the metadata log says it; else it is `bootstrap.checkpoint`, and may be replaced."""
+    end_offset: int = 0
+    leader_epoch: int = 0
+    """Where the log ends, and the epoch of its last batch (of its snapshot, if nothing follows)."""
+    fault: CorruptRecordError | None = None
+    """What the log was not read beyond."""
+
+
+def encode_records_batch(
+    records: Iterable[MetadataRecord], *, base_offset: int, leader_epoch: int, timestamp_ms: int
+) -> bytes:
+    """Metadata records as batches, one unless they are larger than a broker's largest."""
+    values = (Record(format_record(record), timestamp=timestamp_ms) for record in records)
+    return encode_records(
+        values, base_offset=base_offset, leader_epoch=leader_epoch, max_batch_bytes=_MAX_BATCH_BYTES
+    )
+
+
+def encode_snapshot(
+    records: Sequence[MetadataRecord],
+    *,
+    timestamp_ms: int,
+    last_contained_log_timestamp_ms: int = 0,
+    leader_epoch: int = 0,
+) -> bytes:
+    """A whole snapshot file."""
+    header, footer = SnapshotHeader(last_contained_log_timestamp_ms), SnapshotFooter()
+    end = 1 + len(records)
+    return b"".join(
+        (
+            encode_kraft_control(header, timestamp=timestamp_ms, leader_epoch=leader_epoch),
+            encode_records_batch(
+                records, base_offset=1, leader_epoch=leader_epoch, timestamp_ms=timestamp_ms
+            ),
+            encode_kraft_control(footer, timestamp=timestamp_ms, leader_epoch=leader_epoch, base_offset=end),
+        )
+    )
+
+
+def read_snapshot(data: bytes | memoryview, source: str) -> list[MetadataRecord]:
+    """The records of a snapshot file; CorruptRecordError where it is damaged or unfinished."""
+    records, finished = [], False
+    for stored in decode_records(data, source=source):
+        if stored.control:
+            finished |= isinstance(parse_control(stored.key, stored.value), SnapshotFooter)
+        else:
+            records.append(parse_record(stored.value))
+    if not finished:
+        raise CorruptRecordError("the snapshot has no footer: it was never finished", source=source)
+    return records
+
+
+def write_bootstrap(
+    fs: FileSystem, root: StrPath, records: Sequence[MetadataRecord], *, timestamp_ms: int
+) -> None:
+    """Replace a root's `bootstrap.checkpoint`, durably."""
+    atomic_write(
+        fs, f"{os.fspath(root)}/{BOOTSTRAP_FILE}", encode_snapshot(records, timestamp_ms=timestamp_ms)
+    )
+
+
+def read_bootstrap(fs: FileSystem, root: StrPath) -> list[MetadataRecord]:
+    """The records of a root's `bootstrap.checkpoint`; none where there is no file."""
+    path = f"{os.fspath(root)}/{BOOTSTRAP_FILE}"
+    try:
+        data = read_file(fs, path)
+    except FileNotFoundError:
+        return []
+    return read_snapshot(data, path)
+
+
+def read_cluster_metadata(fs: FileSystem, root: StrPath) -> ClusterMetadata:
+    """What a root's metadata files say; nothing is changed.
+
+    The log is read up to its first damage (`fault`): a broker cuts it there, wherever that is.
+    """
+    directory = f"{os.fspath(root)}/{METADATA_DIRECTORY}"
+    logged = _read_log(fs, directory) if fs.exists(directory) else None
+    if logged is not None and METADATA_VERSION in logged.image.features:
+        return logged
+    return ClusterMetadata(MetadataImage.of(read_bootstrap(fs, root)), in_log=False)
+
+
+def _read_log(fs: FileSystem, directory: str) -> ClusterMetadata:
+    names = sorted(entry.name for entry in fs.list(directory) if not entry.is_directory)
+    image, end, epoch = MetadataImage(), 0, 0
+    snapshots = [match for name in names if (match := _SNAPSHOT.fullmatch(name))]
+    if snapshots:
+        newest = snapshots[-1]
+        end, epoch = int(newest[1]), int(newest[2])
+        path = f"{directory}/{newest[0]}"
+        image = MetadataImage.of(read_snapshot(read_file(fs, path), path))
+    fault = None
+    try:
+        for stored in _log_records(fs, directory, names):
+            if stored.offset >= end:
+                end, epoch = stored.offset + 1, stored.leader_epoch
+                if not stored.control:
+                    image.replay(parse_record(stored.value))
+    except CorruptRecordError as error:
+        fault = error
+    return ClusterMetadata(image, in_log=True, end_offset=end, leader_epoch=epoch, fault=fault)
+
+
+def _log_records(fs: FileSystem, directory: str, names: Sequence[str]) -> Iterator[StoredRecord]:
+    for name in names:
+        parsed = parse_segment_file(name)
+        if parsed is not None and parsed.kind is FileKind.LOG and parsed.transient is Transient.NONE:
+            path = f"{directory}/{name}"
+            yield from decode_records(map_file(fs, path), source=path)

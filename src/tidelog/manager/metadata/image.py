@@ -1,0 +1,140 @@
+"""What a run of metadata records adds up to: topics, their partitions and configs, features, producer ids.
+
+Records between the beginning and the end of a transaction count at its end, all at once; after an abort, or
+where the log stops before the end, not at all. A partition change with a leader raises the leader epoch by
+one, every change the partition epoch, as brokers count.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from tidelog.manager.metadata.records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    ConfigRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+    MetadataRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RemoveTopicRecord,
+    ResourceType,
+    TopicRecord,
+)
+
+__all__ = ["MetadataImage", "PartitionImage", "TopicImage"]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionImage:
+    """Where a partition is."""
+
+    replicas: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    directories: tuple[uuid.UUID, ...] = ()
+
+
+@dataclass(slots=True)
+class TopicImage:
+    """A topic and its partitions."""
+
+    name: str
+    topic_id: uuid.UUID
+    partitions: dict[int, PartitionImage] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class MetadataImage:
+    """The state that records add up to."""
+
+    topics: dict[str, TopicImage] = field(default_factory=dict)
+    features: dict[str, int] = field(default_factory=dict)
+    next_producer_id: int = 0
+    _topic_configs: dict[str, dict[str, str]] = field(default_factory=dict)
+    _by_id: dict[uuid.UUID, TopicImage] = field(default_factory=dict)
+    _transaction: list[MetadataRecord] | None = None
+
+    @classmethod
+    def of(cls, records: Iterable[MetadataRecord]) -> MetadataImage:
+        """What these records add up to."""
+        image = cls()
+        for record in records:
+            image.replay(record)
+        return image
+
+    def topic_config(self, topic: str) -> Mapping[str, str]:
+        """What is set for a topic, as text under Kafka's keys."""
+        return dict(self._topic_configs.get(topic, {}))
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether the records end inside a transaction, whose records do not count."""
+        return self._transaction is not None
+
+    def replay(self, record: MetadataRecord) -> None:
+        """Add the next record."""
+        match record:
+            case BeginTransactionRecord():
+                self._transaction = []
+            case AbortTransactionRecord():
+                self._transaction = None
+            case EndTransactionRecord():
+                waiting, self._transaction = self._transaction or (), None
+                for each in waiting:
+                    self._apply(each)
+            case _ if self._transaction is not None:
+                self._transaction.append(record)
+            case _:
+                self._apply(record)
+
+    def _apply(self, record: MetadataRecord) -> None:
+        match record:
+            case TopicRecord(name, topic_id):
+                self.topics[name] = self._by_id[topic_id] = TopicImage(name, topic_id)
+            case RemoveTopicRecord(topic_id):
+                topic = self._by_id.pop(topic_id, None)
+                if topic is not None:
+                    self.topics.pop(topic.name, None)
+                    self._topic_configs.pop(topic.name, None)
+            case PartitionRecord():
+                topic = self._by_id.get(record.topic_id)
+                if topic is not None:
+                    topic.partitions[record.partition_id] = PartitionImage(
+                        record.replicas,
+                        record.leader,
+                        record.leader_epoch,
+                        record.partition_epoch,
+                        record.directories,
+                    )
+            case PartitionChangeRecord():
+                self._change(record)
+            case ConfigRecord(ResourceType.TOPIC, name, key, value):
+                configs = self._topic_configs.setdefault(name, {})
+                configs.pop(key, None)
+                if value is not None:
+                    configs[key] = value
+            case FeatureLevelRecord(name, level):
+                self.features[name] = level
+            case ProducerIdsRecord():
+                self.next_producer_id = record.next_producer_id
+
+    def _change(self, record: PartitionChangeRecord) -> None:
+        topic = self._by_id.get(record.topic_id)
+        old = topic.partitions.get(record.partition_id) if topic is not None else None
+        if topic is None or old is None:
+            return
+        led = record.leader is not None
+        topic.partitions[record.partition_id] = replace(
+            old,
+            leader=old.leader if record.leader is None else record.leader,
+            leader_epoch=old.leader_epoch + led,
+            partition_epoch=old.partition_epoch + 1,
+            replicas=old.replicas if record.replicas is None else record.replicas,
+            directories=old.directories if record.directories is None else record.directories,
+        )
