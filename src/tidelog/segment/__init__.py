@@ -5,8 +5,9 @@ ActiveSegment    the one being written: append, truncate, recover, seal
 SealedSegment    read-only; `activate` makes it the active one again (after a truncation of the log)
 """
 
-from tidelog.segment.active import ActiveSegment, RecoveryState
+from tidelog.segment.active import ActiveSegment
 from tidelog.segment.base import BatchPosition, Segment, SegmentRead
+from tidelog.segment.recovery import RecoveryState
 from tidelog.segment.sealed import SealedSegment
 
 __all__ = ["ActiveSegment", "BatchPosition", "RecoveryState", "SealedSegment", "Segment", "SegmentRead"]

@@ -1,40 +1,104 @@
-"""The segment that is being written."""
+"""The segment that is being written.
+
+An append is written whole or not at all:
+
+1. the offsets are checked, and the index entries it makes are worked out (`kernels.entries`): which
+   batches get one follows from the bytes written since the last, so that is known before anything is written;
+2. the indexes make room for them, on the disk too;
+3. the batches are written behind the published bytes. A write that fails is undone: the file is cut back;
+4. the new size is published: from here on readers see the batches;
+5. the entries go into the indexes, which cannot fail any more.
+
+One thread writes; any number read meanwhile.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
 
 from tidelog.config import LogConfig
-from tidelog.index import AbortedTxn
+from tidelog.errors import (
+    BadLengthError,
+    IndexOffsetOverflowError,
+    InvalidInputError,
+    LogClosedError,
+    LogOfflineError,
+    OffsetsOutOfOrderError,
+)
+from tidelog.index import ActiveOffsetIndex, ActiveTimeIndex, TransactionIndex
+from tidelog.index.base import MAX_RELATIVE_OFFSET
+from tidelog.kernels.entries import index_entries
+from tidelog.kernels.lookup import END
 from tidelog.records.batches import BatchTable
 from tidelog.segment.base import Segment
+from tidelog.segment.file import MAX_SIZE, LogFile
+from tidelog.segment.recovery import Rebuilding, RecoveryState
 from tidelog.segment.sealed import SealedSegment
-from tidelog.storage import Directory
-from tidelog.storage.names import Transient
+from tidelog.storage import Directory, File
+from tidelog.storage.names import FileKind, Transient, format_segment_file
+from tidelog.types import TimestampOffset
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["ActiveSegment", "RecoveryState"]
+    from tidelog.index.base import Int64Array
 
+__all__ = ["ActiveSegment"]
 
-class RecoveryState(Protocol):
-    """What a recovery rebuilds besides the segment's own files: producer state and leader epochs."""
-
-    def take(self, buffer: memoryview, batches: BatchTable) -> Iterable[AbortedTxn]:
-        """Take in a run of sound batches, all or none; answers the transactions they abort, in order.
-
-        The batches lie in `buffer` at their positions. A CorruptRecordError (with the position of a batch)
-        ends the recovery after that batch.
-        """
+_NEVER = 1 << 63  # no offset is larger: stands for the last offset where nothing can be appended any more
+_KINDS = (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
 
 
 class ActiveSegment(Segment):
     """The segment that takes appends. One thread writes."""
 
-    created_ms: int
-    jitter_ms: int
+    __slots__ = (
+        "_clock",
+        "_end",
+        "_failure",
+        "_interval",
+        "_last_offset",
+        "_last_time",
+        "_length",
+        "_max",
+        "_since",
+        "created_ms",
+        "index_full",
+        "jitter_ms",
+    )
+
+    offset_index: ActiveOffsetIndex
+    time_index: ActiveTimeIndex
+
+    def __init__(
+        self,
+        file: LogFile,
+        offset_index: ActiveOffsetIndex,
+        time_index: ActiveTimeIndex,
+        txn_index: TransactionIndex,
+        config: LogConfig,
+        clock: Callable[[], int],
+        jitter_ms: int,
+    ) -> None:
+        super().__init__(file, offset_index, time_index, txn_index)
+        self._interval = config.index_interval_bytes
+        self._clock = clock
+        self._length = 0  # what a new file was preallocated to
+        self._end = self.base_offset + MAX_RELATIVE_OFFSET
+        self._since = 0
+        self._failure: BaseException | None = None
+        self.created_ms = clock()
+        """When the segment was made or opened, or last became empty."""
+        self.jitter_ms = jitter_ms
+        """How much earlier than `segment.ms` says it rolls."""
+        self.index_full = False
+        """Whether the segment must roll because an index has no room."""
+        self._take_stock()
+
+    # Making and opening
 
     @classmethod
     def create(
@@ -46,9 +110,24 @@ class ActiveSegment(Segment):
         clock: Callable[[], int],
         jitter_ms: int = 0,
         transient: Transient = Transient.NONE,
-    ) -> ActiveSegment:
+    ) -> Self:
         """A new, empty segment; FileExistsError where its `.log` file is there already."""
-        raise NotImplementedError
+        names = [format_segment_file(base_offset, kind, transient) for kind in _KINDS]
+        with directory.lock:
+            if directory.exists(names[0]):
+                raise FileExistsError(f"segment {directory.file(names[0])} is there already")
+            for name in names[1:]:
+                directory.unlink(name)
+            try:
+                file = directory.open(names[0], create=True)
+                file.truncate(config.initial_file_bytes)
+                segment = cls._on(directory, base_offset, config, transient, file, 0, clock, jitter_ms)
+            except BaseException:
+                for name in names:
+                    directory.unlink(name)
+                raise
+            segment._length = config.initial_file_bytes
+            return segment
 
     @classmethod
     def open(
@@ -60,32 +139,278 @@ class ActiveSegment(Segment):
         clock: Callable[[], int],
         jitter_ms: int = 0,
         transient: Transient = Transient.NONE,
-    ) -> ActiveSegment:
-        """The segment on existing files, to be appended to; nothing of the log is read."""
-        raise NotImplementedError
+    ) -> Self:
+        """The segment on existing files, to be appended to or recovered. Indexes that are missing are made.
+
+        The log is not read (but for its headers where the time index is missing), the indexes are taken as
+        they are: `recover` what was not closed.
+        """
+        file = directory.open(format_segment_file(base_offset, FileKind.LOG, transient), writable=True)
+        size = file.size()
+        if size > MAX_SIZE:
+            raise BadLengthError(
+                f"a segment of {size} bytes; at most 2^31 - 1 are possible", source=file.path
+            )
+        return cls._on(directory, base_offset, config, transient, file, size, clock, jitter_ms)
+
+    @classmethod
+    def reopen(
+        cls, sealed: SealedSegment, config: LogConfig, *, clock: Callable[[], int], jitter_ms: int = 0
+    ) -> Self:
+        """A sealed segment made the active one again, to be truncated and appended to.
+
+        Whoever reads `sealed` keeps what it sees; who has not begun to gets LogClosedError.
+        """
+        directory = sealed.directory
+        with directory.lock:
+            for index in (sealed.offset_index, sealed.time_index):
+                if index.is_loaded:
+                    index.detach()
+                else:
+                    index.close()
+            file = directory.open(sealed._file.name, writable=True)
+            heir = sealed._file.succeed(file)
+            indexes = _open_indexes(directory, sealed.base_offset, config, Transient.NONE)
+            return cls(heir, *indexes, config, clock, jitter_ms)
+
+    @classmethod
+    def _on(
+        cls,
+        directory: Directory,
+        base_offset: int,
+        config: LogConfig,
+        transient: Transient,
+        file: File,
+        size: int,
+        clock: Callable[[], int],
+        jitter_ms: int,
+    ) -> Self:
+        indexes = _open_indexes(directory, base_offset, config, transient)
+        return cls(LogFile(directory, base_offset, transient, size, file), *indexes, config, clock, jitter_ms)
+
+    def _take_stock(self) -> None:
+        """Take from the indexes what the next append goes on from."""
+        last = self.offset_index.last_entry
+        self._last_offset = last.offset if self.offset_index.entries else self.base_offset - 1
+        newest = self.time_index.last_entry
+        self._last_time = newest.timestamp
+        if self.size and not self.time_index.entries:
+            newest = self._read_largest()
+        self._max = (newest.timestamp, newest.offset)
+        self.index_full = self.offset_index.is_full or self.time_index.is_full
+
+    # Facts
 
     @property
-    def index_full(self) -> bool:
-        """Whether the segment must roll because an index has no room."""
-        raise NotImplementedError
+    def max_timestamp_so_far(self) -> TimestampOffset:
+        """The largest timestamp and the last offset of the batch that has it; (-1, base offset) for none."""
+        return TimestampOffset(*self._max)
+
+    def _times_are_sound(self) -> bool:
+        return True
+
+    # Appending
 
     def append(self, data: Buffer, batches: BatchTable) -> None:
         """Write batches, whole or not at all. `batches` is their table; their offsets are final.
 
-        Refused with nothing changed: offsets out of the segment's reach (IndexOffsetOverflowError), entries
-        that an index has no room for (IndexFullError: roll, then append). A failed write is undone and its
-        OSError raised; where it cannot be undone, the segment takes no more (LogOfflineError).
+        Refused with nothing changed: offsets out of the segment's reach (IndexOffsetOverflowError) or not
+        growing (OffsetsOutOfOrderError), entries that an index has no room for (IndexFullError: roll, then
+        append). A failed write is undone and its OSError raised; where it cannot be undone, the segment takes
+        no more (LogOfflineError).
         """
-        raise NotImplementedError
+        rows = batches.rows
+        if len(rows) == 1:
+            self._append_one(data, rows[0].tolist())
+        elif len(rows):
+            self._append_many(data, rows)
+
+    def _append_one(self, data: Buffer, row: list[int]) -> None:
+        size, last, timestamp = row[1], row[3], row[8]
+        log = self._file.bytes
+        position = log.size
+        if last > self._end or last <= self._last_offset:
+            self._refuse(last)
+        self._check_size(data, position, size)
+        largest = self._max if timestamp <= self._max[0] else (timestamp, last)
+        indexed = self._since > self._interval
+        timed = indexed and largest[0] > self._last_time
+        if indexed:
+            self.offset_index.reserve()
+            if timed:
+                self.time_index.reserve(2)  # the last slot is for the roll
+        try:
+            self._file.append(data)
+            log.publish(position + size)
+        except BaseException as error:
+            self._undo(error)
+            raise
+        self._last_offset, self._max = last, largest
+        if not position:
+            self._first_timestamp = timestamp
+        if indexed:
+            self._since = size
+            self.offset_index.append(last, position)
+            if timed:
+                self.time_index.maybe_append(*largest)
+                self._last_time = largest[0]
+            self.index_full = self.offset_index.is_full or self.time_index.is_full
+        else:
+            self._since += size
+
+    def _append_many(self, data: Buffer, rows: Int64Array) -> None:
+        log = self._file.bytes
+        position = log.size
+        progress = np.array([position, self._last_offset, self._since, *self._max, self._last_time])
+        offsets, times = np.empty((2, len(rows)), np.int64), np.empty((2, len(rows)), np.int64)
+        taken, fault, some, fewer = index_entries(
+            rows, self.base_offset, self._interval, progress, offsets, times
+        )
+        if fault:
+            self._refuse(int(rows[taken, 3]))
+        end, last, since, timestamp, offset, last_time = progress.tolist()
+        self._check_size(data, position, end - position)
+        self.offset_index.reserve(some)
+        self.time_index.reserve(fewer + 1 if fewer else 0)
+        try:
+            self._file.append(data)
+            log.publish(end)
+        except BaseException as error:
+            self._undo(error)
+            raise
+        if not position:
+            self._first_timestamp = int(rows[0, 8])
+        self._last_offset, self._since = last, since
+        self._max, self._last_time = (timestamp, offset), last_time
+        self.offset_index.append_many(offsets[0, :some], offsets[1, :some])
+        self.time_index.append_many(times[0, :fewer], times[1, :fewer])
+        self.index_full = self.offset_index.is_full or self.time_index.is_full
+
+    def _check_size(self, data: Buffer, position: int, size: int) -> None:
+        if memoryview(data).nbytes != size:
+            raise InvalidInputError(f"{memoryview(data).nbytes} bytes given, but batches of {size}")
+        if size > MAX_SIZE - position:
+            raise InvalidInputError(f"{size} bytes do not fit segment {self.path}, which has {position}")
+
+    def _refuse(self, offset: int) -> None:
+        """Say why `offset` cannot be the last of an append."""
+        self._check_writable()
+        if not 0 <= offset - self.base_offset <= MAX_RELATIVE_OFFSET:
+            raise IndexOffsetOverflowError(
+                f"offset {offset} is not within 2^31 - 1 of the base offset of segment {self.path}"
+            )
+        raise OffsetsOutOfOrderError(
+            f"offset {offset} does not lie above those before it in segment {self.path}"
+        )
+
+    def _undo(self, error: BaseException) -> None:
+        """Remove what a failed write left behind."""
+        try:
+            self._file.undo(self._length)
+        except OSError:
+            raise self._failed(error) from error
+
+    def _failed(self, error: BaseException) -> LogOfflineError:
+        self._failure = error
+        self._last_offset = _NEVER
+        return LogOfflineError(f"segment {self.path} takes no more appends, its disk failed: {error}")
+
+    def _check_writable(self) -> None:
+        if self._failure is not None:
+            raise self._failed(self._failure)
+        if self._last_offset == _NEVER:
+            raise LogClosedError(f"segment {self.path} was sealed or closed")
+
+    # Ending
 
     def seal(self) -> SealedSegment:
         """End the segment: final time entry, indexes and file trimmed. This object goes on answering."""
-        raise NotImplementedError
+        self._check_writable()
+        self.time_index.maybe_append(*self._max, skip_full_check=True)
+        self._last_offset = _NEVER
+        self._file.trim()
+        sealed = SealedSegment(self._file, self.offset_index.seal(), self.time_index.seal(), self.txn_index)
+        self.txn_index.seal()
+        self._file.release()
+        sealed._first_timestamp = self._first_timestamp
+        return sealed
+
+    def close(self) -> None:
+        """End the segment as `seal` does, and let go of the files; flush first what must be on the disk."""
+        if self._last_offset != _NEVER:
+            self.time_index.maybe_append(*self._max, skip_full_check=True)
+            self._file.trim()
+            self._last_offset = _NEVER
+        super().close()
+
+    def abandon(self) -> None:
+        """Let go of the files and leave them as they are, because their disk failed."""
+        self._last_offset = _NEVER
+        self.offset_index.abandon()
+        self.time_index.abandon()
+        self.txn_index.close()
+        self._file.close()
+
+    # Mending
 
     def truncate_to(self, offset: int) -> int:
-        """Remove the batches from the one that holds `offset` on; how many bytes that were."""
-        raise NotImplementedError
+        """Remove the batches from the one that holds `offset` on; how many bytes that were.
+
+        The indexes are cut first: what they lack is found all the same. Afterwards they have room again.
+        """
+        self._check_writable()
+        found = self._ask(self._file.bytes.find_batch, self._position(offset), offset, offset)
+        before = self.size
+        try:
+            for index in (self.offset_index, self.time_index):
+                index.truncate_to(offset)
+                index.resize(max(index.max_index_size, index.size_in_bytes))
+            self.txn_index.truncate_to(offset)
+            if found[0] != END:
+                self._file.cut(found[2])
+        except OSError as error:
+            self._failed(error)
+            raise
+        if not self.size:
+            self.created_ms = self._clock()
+            self._first_timestamp = None
+        largest = self._max
+        self._take_stock()
+        self._last_offset = self.next_offset() - 1
+        self._since = 0
+        if largest[0] >= 0:
+            left = self._read_largest()
+            self._max = (left.timestamp, left.offset)
+        return before - self.size
 
     def recover(self, state: RecoveryState) -> int:
-        """Check every batch, rebuild the indexes, cut the file behind the last sound batch; the bytes cut."""
-        raise NotImplementedError
+        """Check every batch, rebuild the indexes, cut the file behind the last sound batch; the bytes cut.
+
+        See `recovery`. An offset that the segment cannot hold raises IndexOffsetOverflowError, one that goes
+        back CorruptRecordError; then nothing is cut, and the indexes reach up to that batch.
+        """
+        self._check_writable()
+        before = self.size
+        indexes = (self.offset_index, self.time_index, self.txn_index)
+        rebuilding = Rebuilding(self.base_offset, self._interval, indexes, state, self.path)
+        sound = rebuilding.run(self.buffer())
+        if sound < before:
+            self._file.cut(sound)
+        self._first_timestamp = None
+        self._max = rebuilding.largest
+        self.time_index.maybe_append(*self._max, skip_full_check=True)
+        self._last_time = self.time_index.last_entry.timestamp
+        self._last_offset = rebuilding.last_offset
+        self.index_full = self.offset_index.is_full or self.time_index.is_full
+        return before - sound
+
+
+def _open_indexes(
+    directory: Directory, base_offset: int, config: LogConfig, transient: Transient
+) -> tuple[ActiveOffsetIndex, ActiveTimeIndex, TransactionIndex]:
+    """The indexes of a segment to be written, with room for `segment.index.bytes` of entries."""
+    offset_index = ActiveOffsetIndex(directory, base_offset, config.segment_index_bytes, transient)
+    time_index = ActiveTimeIndex(directory, base_offset, config.segment_index_bytes, transient)
+    for index in (offset_index, time_index):
+        index.resize(max(index.max_index_size, index.size_in_bytes))
+    return offset_index, time_index, TransactionIndex(directory, base_offset, transient)

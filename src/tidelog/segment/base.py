@@ -1,16 +1,43 @@
-"""What can be asked of any segment."""
+"""What can be asked of any segment, and how the answer is found.
+
+    by offset  offset index (largest entry at or below) -> walk the batches from its position
+    by time    time index (largest entry at or below) -> offset index -> walk to the first batch late enough
+
+Index files are hints, not truth. Whatever position they give is checked against the bytes there
+(`kernels.lookup`), and where it is not what the entry says, or there is no index, the walk begins at the
+segment's start: the answer is the same, only later. `index_fault` says so beforehand.
+
+A batch that is not whole or fails its checksum raises a CorruptRecordError with its position; published bytes
+are whole batches, so that is damage, never a write under way.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from abc import ABC
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
+from tidelog.errors import CompressionError, UnknownCodecError
 from tidelog.index import OffsetIndex, TimeIndex, TransactionIndex, TxnIndexSearchResult
-from tidelog.records.record import StoredRecord
+from tidelog.index.base import MAX_RELATIVE_OFFSET
+from tidelog.kernels.lookup import BAD_START, END, PACKED, UNMAPPED
+from tidelog.kernels.record import find_in_payload
+from tidelog.records.batches import HEADER_SIZE, BatchTable, scan_batches
+from tidelog.records.compression import decompress
+from tidelog.records.decode import decode_batches
+from tidelog.records.faults import fault_error
+from tidelog.records.record import Header, StoredRecord, from_arrow
+from tidelog.segment.file import LogFile
 from tidelog.storage import Directory
 from tidelog.storage.names import Transient
-from tidelog.types import TimestampOffset
+from tidelog.types import OffsetPosition, TimestampOffset, TimestampType
 
 __all__ = ["BatchPosition", "Segment", "SegmentRead"]
+
+_NO_BOUND = (1 << 63) - 1
+_MAGIC_V2 = 2
+_TIMESTAMP_TYPES = (TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME)
+_LEGACY_COLUMNS = ("offset", "timestamp_ms", "timestampType", "key", "value")
 
 
 class BatchPosition(NamedTuple):
@@ -30,56 +57,126 @@ class SegmentRead(NamedTuple):
     """The first batch is larger than what was asked for."""
 
 
-class Segment:
+class Segment(ABC):
     """A segment, to be read. Any number of threads may ask at once."""
 
-    base_offset: int
-    directory: Directory
+    __slots__ = (
+        "_file",
+        "_first_timestamp",
+        "base_offset",
+        "directory",
+        "offset_index",
+        "time_index",
+        "txn_index",
+    )
+
     offset_index: OffsetIndex
     time_index: TimeIndex
-    txn_index: TransactionIndex
+
+    def __init__(
+        self, file: LogFile, offset_index: OffsetIndex, time_index: TimeIndex, txn_index: TransactionIndex
+    ) -> None:
+        self._file = file
+        self.directory: Directory = file.directory
+        self.base_offset: int = file.base_offset
+        self.offset_index = offset_index
+        self.time_index = time_index
+        self.txn_index = txn_index
+        self._first_timestamp: int | None = None
+
+    def __repr__(self) -> str:
+        """With its place and size."""
+        return f"{type(self).__name__}({self._file.path!r}, {self.size} bytes)"
+
+    # Facts
 
     @property
     def size(self) -> int:
         """The published bytes of the `.log` file: whole batches."""
-        raise NotImplementedError
+        return self._file.bytes.size
+
+    @property
+    def path(self) -> str:
+        """Where the `.log` file is now."""
+        return self._file.path
 
     @property
     def max_timestamp_so_far(self) -> TimestampOffset:
-        """The largest timestamp and the last offset of the batch that holds it; (-1, base offset) for none."""
+        """The largest timestamp and the last offset of the batch that has it; (-1, base offset) for none."""
         raise NotImplementedError
 
     @property
     def largest_timestamp(self) -> int:
         """The largest timestamp; the file's modification time where no record has one."""
-        raise NotImplementedError
+        found = self.max_timestamp_so_far.timestamp
+        return found if found >= 0 else self.mtime_ms
 
     @property
     def first_batch_timestamp(self) -> int:
         """The max timestamp of the first batch; -1 where there is none or it has none."""
-        raise NotImplementedError
+        found = self._first_timestamp
+        if found is None:
+            if not self.size:
+                return -1
+            first = scan_batches(self.buffer(), max_batches=1, check_crc=False, source=self.path).require()
+            found = self._first_timestamp = int(first.max_timestamp[0])
+        return found
 
     @property
     def mtime_ms(self) -> int:
         """When the `.log` file was modified last."""
-        raise NotImplementedError
+        with self.directory.lock:
+            return self.directory.fs.stat(self.path).mtime_ms
 
     @property
     def has_overflow(self) -> bool:
-        """Whether the last offset cannot be told relative to the base offset."""
-        raise NotImplementedError
+        """Whether the last offset is too far from the base offset to be told in an index."""
+        return self.next_offset() - 1 - self.base_offset > MAX_RELATIVE_OFFSET
 
     def next_offset(self) -> int:
-        """The offset after the last record, read from the last batches; the base offset of an empty segment."""
-        raise NotImplementedError
+        """The offset after the last record, read from the last batches; the base offset if there are none."""
+        try:
+            last = self.offset_index.last_entry
+        except FileNotFoundError:
+            last = OffsetPosition(self.base_offset, 0)
+        return int(self._ask(self._file.bytes.walk, last.position, last.offset)[1]) + 1
+
+    def index_fault(self) -> str | None:
+        """Why the offset or the time index does not fit the log, so that recovery should rebuild it, or None.
+
+        Looked at are the order of all entries and the place of the last one.
+        """
+        try:
+            offsets, times = self.offset_index.entries, self.time_index.entries
+        except FileNotFoundError as missing:
+            return f"{missing.filename} is missing"
+        if self.offset_index.growing_entries() < offsets:
+            return f"{self.offset_index.path} is out of order (zeros: it was never trimmed)"
+        if self.time_index.growing_entries() < times:
+            return f"{self.time_index.path} is out of order (zeros: it was never trimmed)"
+        last = self.offset_index.last_entry
+        if offsets and not self._probe(last.position, last.offset):
+            return f"{self.offset_index.path} ends with {last}, where the log has no such batch"
+        if times and self.time_index.last_entry.offset >= self.next_offset():
+            return f"{self.time_index.path} ends with {self.time_index.last_entry}, behind the log's end"
+        return None
+
+    # Reading
 
     def buffer(self) -> memoryview:
-        """The published bytes, mapped. The view outlives rename, deletion, truncation and growth unchanged."""
-        raise NotImplementedError
+        """The published bytes, mapped. The view stays as it is through growth, truncation and deletion."""
+        return self._file.view()
 
     def translate_offset(self, offset: int, starting_position: int = 0) -> BatchPosition | None:
-        """The batch that holds `offset`, or the next one if none does; None behind the last."""
-        raise NotImplementedError
+        """The batch that holds `offset`, or the next one if none does; None behind the last.
+
+        `starting_position` is a position of a batch known to lie no later, where the caller has one.
+        """
+        start, bound = self._position(offset), offset
+        if starting_position > start:
+            start, bound = starting_position, _NO_BOUND
+        found = self._find_batch(start, bound, offset)
+        return None if found is None else found[0]
 
     def read(
         self, start_offset: int, max_size: int, max_position: int | None = None, min_one_message: bool = False
@@ -89,40 +186,231 @@ class Segment:
         Nothing at or behind `max_position` (None: the segment's end) is given. With `min_one_message` the
         first batch comes whole though it is larger than `max_size`.
         """
-        raise NotImplementedError
+        if max_size < 0:
+            raise ValueError(f"cannot read {max_size} bytes")
+        found = self._find_batch(self._position(start_offset), start_offset, start_offset)
+        if found is None:
+            return None
+        start, view = found
+        wanted = max(max_size, start.size) if min_one_message else max_size
+        end = len(view) if max_position is None else min(max_position, len(view))
+        if wanted == 0 or end <= start.position:
+            return SegmentRead(start, view[:0], False)
+        data = view[start.position : min(start.position + wanted, end)]
+        return SegmentRead(start, data, wanted < start.size)
 
     def read_record(self, offset: int) -> StoredRecord | None:
         """The record at exactly this offset; None where there is none (a hole, or behind the last)."""
-        raise NotImplementedError
+        found = self._file.bytes.find_record(self._position(offset), offset, offset)
+        if found[0]:
+            found = self._ask(self._file.bytes.find_record, self._position(offset), offset, offset)
+            if found[0] == END:
+                return None
+            if found[0] == PACKED:
+                return self._unpack_record(found[1], found[2], offset)
+        return _record(found)
 
     def find_offset_by_timestamp(self, timestamp: int, starting_offset: int) -> TimestampOffset | None:
         """The first record at or after `starting_offset` whose timestamp is not below `timestamp`."""
-        raise NotImplementedError
+        start, bound = 0, _NO_BOUND
+        if self._times_are_sound():
+            bound = max(self.time_index.lookup(timestamp).offset, starting_offset)
+            start = self._position(bound)
+        while True:
+            found = self._ask(self._file.bytes.find_time, start, bound, timestamp, starting_offset)
+            if found[0] == END:
+                return None
+            if found[0] == 0:
+                return TimestampOffset(found[1], found[2])
+            batch = self._batch(found[1], found[2])
+            unpacked = self._unpack_time(found[1], batch, timestamp, starting_offset)
+            if unpacked is not None:
+                return unpacked
+            start, bound = batch.end, _NO_BOUND
 
     def fetch_upper_bound_offset(self, start_position: int, fetch_size: int) -> int | None:
         """An offset outside of a fetch of so many bytes from `start_position`; None where no entry tells."""
-        raise NotImplementedError
+        try:
+            entry = self.offset_index.fetch_upper_bound_offset(OffsetPosition(0, start_position), fetch_size)
+        except FileNotFoundError:
+            return None
+        if entry is None or entry.position < start_position + fetch_size:
+            return None
+        return entry.offset if self._probe(entry.position, entry.offset) else None
 
     def collect_aborted_txns(self, fetch_offset: int, upper_bound_offset: int) -> TxnIndexSearchResult:
         """The aborted transactions noted here that overlap [fetch_offset, upper_bound_offset)."""
-        raise NotImplementedError
+        return self.txn_index.collect_aborted_txns(fetch_offset, upper_bound_offset)
 
-    def index_fault(self) -> str | None:
-        """Why the offset or time index does not fit the log, and must be rebuilt by recovery; None if it may."""
-        raise NotImplementedError
+    # Files
 
     def flush(self) -> None:
         """Return when the log and its indexes are on the disk."""
-        raise NotImplementedError
+        self._file.sync()
+        self.offset_index.flush()
+        self.time_index.flush()
+        self.txn_index.flush()
 
     def rename_to(self, transient: Transient) -> None:
         """Give all files the names with another transient suffix; whoever reads goes on reading."""
-        raise NotImplementedError
+        with self.directory.lock:
+            self._file.rename_to(transient)
+            self.offset_index.rename_to(transient)
+            self.time_index.rename_to(transient)
+            self.txn_index.rename_to(transient)
 
     def delete(self) -> None:
-        """Remove all files. Views and mappings that somebody holds stay; later questions raise LogClosedError."""
-        raise NotImplementedError
+        """Remove all files. Views that somebody holds stay; later questions raise LogClosedError."""
+        with self.directory.lock:
+            self._file.close()
+            self.directory.unlink(self._file.name)
+            self.offset_index.delete_if_exists()
+            self.time_index.delete_if_exists()
+            self.txn_index.delete_if_exists()
 
     def close(self) -> None:
         """Let go of the files; later questions raise LogClosedError."""
+        self._file.close()
+        self.offset_index.close()
+        self.time_index.close()
+        self.txn_index.close()
+
+    def abandon(self) -> None:
+        """Let go of the files and leave them as they are, because their disk failed."""
+        self.close()
+
+    # Within
+
+    def _position(self, offset: int) -> int:
+        """Where to begin to look for an offset."""
+        try:
+            return self.offset_index.lookup_position(offset)
+        except FileNotFoundError:
+            return 0
+
+    def _read_largest(self) -> TimestampOffset:
+        """The largest timestamp: the last time entry, or a later one in the batches behind its offset."""
+        last, start = TimestampOffset(-1, self.base_offset), 0
+        if self._times_are_sound():
+            last = self.time_index.last_entry
+            start = self._position(last.offset)
+        _, _, timestamp, offset = self._ask(self._file.bytes.walk, start, last.offset)
+        return TimestampOffset(timestamp, offset) if timestamp > last.timestamp else last
+
+    def _times_are_sound(self) -> bool:
+        """Whether the entries of the time index can be searched."""
         raise NotImplementedError
+
+    def _ask(
+        self, question: Callable[..., tuple[Any, ...]], start: int, bound: int, *rest: int
+    ) -> tuple[Any, ...]:
+        """Ask until there is an answer: map what is not mapped, begin at 0 where an index is wrong."""
+        while True:
+            found = question(start, bound, *rest)
+            code = found[0]
+            if code == UNMAPPED:
+                self._file.map()
+            elif code == BAD_START:
+                start = 0
+            elif code > 0:
+                raise fault_error(code, position=found[1], offset=found[2], source=self.path)
+            else:
+                return found
+
+    def _find_batch(self, start: int, bound: int, offset: int) -> tuple[BatchPosition, memoryview] | None:
+        """The batch that holds `offset`, or the next, and the bytes it lies in."""
+        found = self._ask(self._file.bytes.find_batch, start, bound, offset)
+        if found[0] == END:
+            return None
+        _, view, position, size, base, _, magic = found
+        if magic < _MAGIC_V2:
+            base = self._first_inner_offset(view, position)
+        return BatchPosition(base, position, size), view
+
+    def _probe(self, position: int, offset: int) -> bool:
+        """Whether the batch at `position` is one that an index entry for `offset` can mean."""
+        while True:
+            code = self._file.bytes.find_batch(position, offset, -_NO_BOUND)[0]
+            if code != UNMAPPED:
+                return bool(code == 0)
+            self._file.map()
+
+    def _batch(self, view: memoryview, position: int) -> BatchTable:
+        """The header of the batch at `position`, checksum taken."""
+        return scan_batches(view, start=position, max_batches=1, source=self.path).require()
+
+    def _first_inner_offset(self, view: memoryview, position: int) -> int:
+        """The offset of the first message in the wrapper (or of the lone message) at `position`."""
+        batch = self._batch(view, position)
+        if not batch.codec[0]:
+            return int(batch.base_offset[0])
+        return int(decode_batches(view, batch, columns=("offset",), source=self.path).column(0)[0].as_py())
+
+    def _unpack_record(self, view: memoryview, position: int, offset: int) -> StoredRecord | None:
+        batch = self._batch(view, position)
+        if batch.magic[0] < _MAGIC_V2:
+            return next((record for record in self._legacy(view, batch) if record.offset == offset), None)
+        found = self._find_in(view, batch, False, offset, 0)
+        return None if found is None else _record(found)
+
+    def _unpack_time(
+        self, view: memoryview, batch: BatchTable, timestamp: int, starting_offset: int
+    ) -> TimestampOffset | None:
+        if batch.magic[0] < _MAGIC_V2:
+            for record in self._legacy(view, batch):
+                if record.timestamp >= timestamp and record.offset >= starting_offset:
+                    return TimestampOffset(record.timestamp, record.offset)
+            return None
+        found = self._find_in(view, batch, True, starting_offset, timestamp)
+        return None if found is None else TimestampOffset(found[1], found[2])
+
+    def _legacy(self, view: memoryview, batch: BatchTable) -> Iterator[StoredRecord]:
+        return from_arrow(decode_batches(view, batch, columns=_LEGACY_COLUMNS, source=self.path))
+
+    def _find_in(
+        self, view: memoryview, batch: BatchTable, by_time: bool, offset: int, timestamp: int
+    ) -> tuple[Any, ...] | None:
+        """Find a record in a compressed v2 batch."""
+        row = batch.rows[0]
+        position, size, base = row[:3].tolist()
+        try:
+            payload = decompress(int(batch.codec[0]), view[position + HEADER_SIZE : position + size])
+        except (CompressionError, UnknownCodecError) as error:
+            raise type(error)(error.reason, position=position, offset=base, source=self.path) from error
+        found = find_in_payload(payload, row, by_time, offset, timestamp)
+        if found[0] > 0:
+            raise fault_error(found[0], position=position, offset=base, source=self.path)
+        return None if found[0] == END else found
+
+
+def _record(found: tuple[Any, ...]) -> StoredRecord:
+    """The record that a kernel found."""
+    (
+        _,
+        offset,
+        timestamp,
+        kind,
+        key,
+        value,
+        headers,
+        epoch,
+        producer,
+        producer_epoch,
+        sequence,
+        txn,
+        control,
+    ) = found
+    return StoredRecord(
+        offset,
+        timestamp,
+        _TIMESTAMP_TYPES[kind],
+        key,
+        value,
+        () if headers is None else tuple(Header(k.decode(errors="replace"), v) for k, v in headers),
+        epoch,
+        producer,
+        producer_epoch,
+        sequence,
+        txn,
+        control,
+    )

@@ -1,36 +1,99 @@
-"""A segment that takes no more appends."""
+"""A segment that takes no more appends: read-only, and nothing is mapped before it is used."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Self, TypeVar
 
-from tidelog.config import LogConfig
+from tidelog.index import OffsetIndex, TimeIndex, TransactionIndex
+from tidelog.records.batches import scan_batches
 from tidelog.segment.base import Segment
+from tidelog.segment.file import LogFile
 from tidelog.storage import Directory
-from tidelog.storage.names import Transient
-
-if TYPE_CHECKING:
-    from tidelog.segment.active import ActiveSegment
+from tidelog.storage.names import FileKind, Transient, format_segment_file
+from tidelog.types import TimestampOffset
 
 __all__ = ["SealedSegment"]
 
+_Index = TypeVar("_Index", OffsetIndex, TimeIndex)
+
 
 class SealedSegment(Segment):
-    """A read-only segment: nothing is opened or mapped before it is used."""
+    """A read-only segment."""
+
+    __slots__ = ("_max", "_times_sound")
+
+    def __init__(
+        self, file: LogFile, offset_index: OffsetIndex, time_index: TimeIndex, txn_index: TransactionIndex
+    ) -> None:
+        super().__init__(file, offset_index, time_index, txn_index)
+        self._max: TimestampOffset | None = None
+        self._times_sound: bool | None = None
 
     @classmethod
-    def open(
-        cls, directory: Directory, base_offset: int, *, transient: Transient = Transient.NONE
-    ) -> SealedSegment:
-        """The segment on existing files."""
-        raise NotImplementedError
+    def open(cls, directory: Directory, base_offset: int, *, transient: Transient = Transient.NONE) -> Self:
+        """The segment on existing files; only the size of the `.log` file is looked at."""
+        name = format_segment_file(base_offset, FileKind.LOG, transient)
+        with directory.lock:
+            size = directory.fs.stat(directory.file(name)).size
+        return cls(
+            LogFile(directory, base_offset, transient, size),
+            OffsetIndex(directory, base_offset, transient),
+            TimeIndex(directory, base_offset, transient),
+            TransactionIndex(directory, base_offset, transient),
+        )
 
     @classmethod
-    def snapshot(cls, directory: Directory, base_offset: int) -> SealedSegment:
-        """The segment as it is now, for a reader in another process than its writer's: whole batches only."""
-        raise NotImplementedError
+    def snapshot(cls, directory: Directory, base_offset: int) -> Self:
+        """The segment as it is now, for a reader in another process than its writer's: whole batches only.
 
-    def activate(self, config: LogConfig, *, clock: Callable[[], int], jitter_ms: int = 0) -> ActiveSegment:
-        """The same files as the active segment, to truncate and append. Readers of this one keep what they see."""
-        raise NotImplementedError
+        Indexes are copied, the log is mapped: if its writer truncates it, this process must not read on.
+        """
+        name = format_segment_file(base_offset, FileKind.LOG)
+        with directory.lock:
+            size = directory.fs.stat(directory.file(name)).size
+        segment = cls(
+            LogFile(directory, base_offset, Transient.NONE, size),
+            _copied(OffsetIndex, directory, base_offset),
+            _copied(TimeIndex, directory, base_offset),
+            TransactionIndex(directory, base_offset),
+        )
+        last = segment.offset_index.last_entry
+        start = last.position if segment._probe(last.position, last.offset) else 0
+        view = segment.buffer()
+        while (scan := scan_batches(view, start=start, check_crc=False)).fault is None and scan.end < size:
+            start = scan.end
+        segment._file.bytes.publish(scan.end)
+        segment._max = segment._read_largest()
+        return segment
+
+    @property
+    def max_timestamp_so_far(self) -> TimestampOffset:
+        """The largest timestamp and the last offset of the batch that has it; (-1, base offset) for none.
+
+        That is the last entry of the time index, which sealing has written.
+        """
+        found = self._max
+        if found is None:
+            if self._times_are_sound() and self.time_index.entries:
+                found = self.time_index.last_entry
+            else:
+                found = self._read_largest()
+            self._max = found
+        return found
+
+    def _times_are_sound(self) -> bool:
+        sound = self._times_sound
+        if sound is None:
+            try:
+                sound = self.time_index.growing_entries() == self.time_index.entries
+            except FileNotFoundError:
+                sound = False
+            self._times_sound = sound
+        return sound
+
+
+def _copied(kind: type[_Index], directory: Directory, base_offset: int) -> _Index:
+    try:
+        return kind.snapshot(directory, base_offset)
+    except FileNotFoundError:
+        return kind.from_bytes(directory, base_offset, b"")

@@ -1,0 +1,384 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""Look-ups in a log file's bytes: the batch that holds an offset, one record, the first record of a time.
+
+`LogBytes` holds the mapped file and how many of its bytes are published. A question takes both in one step,
+so that a truncation or a new mapping in another thread never mixes with it, and then walks without the GIL.
+(Not so uncompiled: one thread.) Batches are framed as `kernels.scan` does; only the one whose records are
+looked at has its checksum taken.
+
+A walk begins at a batch's position, mostly one that an index gave, which is not trusted: the batch there must
+be whole, must not begin below the segment's base offset and not end above the offset that the index was asked
+for. Answers are tuples that begin with a code:
+
+    0          found
+    1 to 8     what is wrong with a batch (`records.faults`); then its position and base offset
+    END        nothing found to the end of the published bytes
+    UNMAPPED   more bytes are published than mapped: map the file, ask again
+    BAD_START  the position is not what an index entry says: begin at 0
+    PACKED     a batch to be decoded elsewhere, compressed or of magic 0 or 1: the published bytes as they
+               were when the walk began, and its position in them
+"""
+
+import cython
+
+if cython.compiled:
+    from cython.cimports.tidelog.kernels.crc import crc32c_range
+    from cython.cimports.tidelog.kernels.record import Body, Facts, Record, body_of, fields, find
+else:
+    from tidelog.kernels.crc import crc32c_range
+    from tidelog.kernels.record import Body, Facts, Record, body_of, fields, find
+
+END = -1
+UNMAPPED = -2
+BAD_START = -3
+PACKED = -4
+
+_END = cython.declare(cython.int, -1)
+_UNMAPPED = cython.declare(cython.int, -2)
+_BAD_START = cython.declare(cython.int, -3)
+_PACKED = cython.declare(cython.int, -4)
+_TORN = cython.declare(cython.int, 1)
+_BAD_LENGTH = cython.declare(cython.int, 2)
+_CHECKSUM = cython.declare(cython.int, 3)
+_UNKNOWN_MAGIC = cython.declare(cython.int, 4)
+
+_SIGN32 = cython.declare(cython.longlong, 0x80000000)
+_LOW32 = cython.declare(cython.longlong, 0xFFFFFFFF)
+
+_Batch = cython.struct(
+    code=cython.int,
+    magic=cython.int,
+    pos=cython.Py_ssize_t,
+    size=cython.Py_ssize_t,
+    base=cython.longlong,
+    last=cython.longlong,
+    max_timestamp=cython.longlong,
+)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _i32(p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t) -> cython.longlong:
+    v: cython.longlong = (
+        (cython.cast(cython.longlong, p[i]) << 24)
+        | (cython.cast(cython.longlong, p[i + 1]) << 16)
+        | (cython.cast(cython.longlong, p[i + 2]) << 8)
+        | cython.cast(cython.longlong, p[i + 3])
+    )
+    return (v ^ _SIGN32) - _SIGN32
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _i64(p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t) -> cython.longlong:
+    return (_i32(p, i) << 32) | (_i32(p, i + 4) & _LOW32)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _i16(p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t) -> cython.longlong:
+    v: cython.longlong = (cython.cast(cython.longlong, p[i]) << 8) | p[i + 1]
+    return (v ^ 0x8000) - 0x8000
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _frame(
+    p: cython.pointer[cython.const[cython.uchar]], pos: cython.Py_ssize_t, end: cython.Py_ssize_t
+) -> _Batch:
+    """The batch at `pos`; the checksum is not taken."""
+    size: cython.longlong
+    b: _Batch = _Batch(code=0, magic=0, pos=pos, size=0, base=-1, last=-1, max_timestamp=-1)
+    if end - pos < 17:
+        b.code = _TORN
+        return b
+    b.base = _i64(p, pos)
+    size = _i32(p, pos + 8)
+    b.magic = p[pos + 16]
+    if size < 14:
+        b.code = _BAD_LENGTH
+    elif size > end - pos - 12:
+        b.code = _TORN
+    elif b.magic > 2:
+        b.code = _UNKNOWN_MAGIC
+    elif size < (49 if b.magic == 2 else 22 if b.magic == 1 else 14):
+        b.code = _BAD_LENGTH
+    elif b.magic == 2:
+        b.last = b.base + _i32(p, pos + 23)
+        b.max_timestamp = _i64(p, pos + 35)
+    else:
+        b.last = b.base
+        b.max_timestamp = _i64(p, pos + 18) if b.magic == 1 else -1
+    b.size = size + 12
+    return b
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _begin(
+    p: cython.pointer[cython.const[cython.uchar]],
+    pos: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    base_offset: cython.longlong,
+    bound: cython.longlong,
+) -> _Batch:
+    """The batch at `pos`; BAD_START where it is not that of an index entry at or below offset `bound`."""
+    b: _Batch = _frame(p, pos, end)
+    if pos == 0:
+        b.code = 0  # the walk will say what is wrong there
+    elif b.code != 0 or b.base < base_offset or b.last > bound:
+        b.code = _BAD_START
+    return b
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _seek(
+    p: cython.pointer[cython.const[cython.uchar]],
+    pos: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    by_time: cython.bint,
+    target: cython.longlong,
+) -> _Batch:
+    """The first batch from `pos` on whose last offset (or largest timestamp) is not below the target."""
+    b: _Batch = _Batch(code=_END, magic=0, pos=pos, size=0, base=-1, last=-1, max_timestamp=-1)
+    while pos < end:
+        b = _frame(p, pos, end)
+        if b.code != 0 or (b.max_timestamp if by_time else b.last) >= target:
+            return b
+        pos += b.size
+    b.code = _END
+    return b
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _open(p: cython.pointer[cython.const[cython.uchar]], b: _Batch) -> cython.int:
+    """0 where the records of a batch can be read here: v2, uncompressed and sound."""
+    if b.magic < 2 or (p[b.pos + 22] & 7) != 0:
+        return _PACKED
+    if crc32c_range(p, b.pos + 21, b.pos + b.size) != (_i32(p, b.pos + 17) & _LOW32):
+        return _CHECKSUM
+    return 0
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _facts(p: cython.pointer[cython.const[cython.uchar]], pos: cython.Py_ssize_t) -> Facts:
+    """What the header of the v2 batch at `pos` says of its records."""
+    return Facts(
+        base=_i64(p, pos),
+        epoch=_i32(p, pos + 12),
+        attributes=_i16(p, pos + 21),
+        base_timestamp=_i64(p, pos + 27),
+        max_timestamp=_i64(p, pos + 35),
+        producer_id=_i64(p, pos + 43),
+        producer_epoch=_i16(p, pos + 51),
+        sequence=_i32(p, pos + 53),
+        count=_i32(p, pos + 57),
+    )
+
+
+@cython.cfunc
+def _miss(b: _Batch, view, end: cython.Py_ssize_t) -> tuple:
+    """The answer where nothing was found."""
+    if b.code == _PACKED:
+        return b.code, view[:end], b.pos
+    if b.code > 0:
+        return b.code, b.pos, b.base
+    return (b.code,)
+
+
+@cython.final
+@cython.cclass
+class LogBytes:
+    """The bytes of the log file of the segment at `base_offset`.
+
+    Questions take `start`, the position where to begin, and `bound`, the offset that an index was asked for
+    to get it. A start of 0 is always right, and a bound of 2^63 - 1 bounds nothing.
+    """
+
+    _view: object
+    _buf: cython.const[cython.uchar][::1]
+    _base_offset: cython.longlong
+    _size: cython.Py_ssize_t
+    _mapped: cython.Py_ssize_t
+
+    def __init__(self, base_offset: cython.longlong, size: cython.Py_ssize_t):
+        self._base_offset = base_offset
+        self.reset(size)
+
+    def reset(self, size: cython.Py_ssize_t):
+        """Forget the mapping; so many bytes are published."""
+        self._view = memoryview(b"")
+        self._buf = self._view
+        self._mapped = 0
+        self._size = size
+
+    def remap(self, view):
+        """Look at another mapping of the same file from now on."""
+        self._buf = view
+        self._view = view
+        self._mapped = len(view)
+
+    def publish(self, size: cython.Py_ssize_t):
+        """Show that many bytes from now on."""
+        self._size = size
+
+    @property
+    def size(self):
+        """The published bytes."""
+        return self._size
+
+    def view(self):
+        """The published bytes as memory; None where they are not all mapped."""
+        return None if self._mapped < self._size else self._view[: self._size]
+
+    @cython.cfunc
+    def _refusal(self, start: cython.Py_ssize_t) -> cython.int:
+        """Why no walk can begin at `start`, or 0."""
+        if self._mapped < self._size:
+            return _UNMAPPED
+        if start != 0 and (start < 0 or start >= self._size):
+            return _BAD_START
+        return _END if self._size == 0 else 0
+
+    def find_batch(self, start: cython.Py_ssize_t, bound: cython.longlong, offset: cython.longlong) -> tuple:
+        """The batch that holds `offset`, or the next: (0, bytes, position, size, base, last offset, magic).
+
+        The bytes are the published ones as they were when the walk began.
+        """
+        b: _Batch
+        end: cython.Py_ssize_t = self._size
+        refusal: cython.int = self._refusal(start)
+        if refusal != 0:
+            return (refusal,)
+        view = self._view
+        buf: cython.const[cython.uchar][::1] = self._buf
+        if cython.compiled:
+            p: cython.pointer[cython.const[cython.uchar]] = cython.address(buf[0])
+        else:
+            p = buf
+        with cython.nogil:
+            b = _begin(p, start, end, self._base_offset, bound)
+            if b.code == 0:
+                b = _seek(p, start, end, False, offset)
+        if b.code != 0:
+            return _miss(b, view, end)
+        return 0, view[:end], b.pos, b.size, b.base, b.last, b.magic
+
+    def find_record(self, start: cython.Py_ssize_t, bound: cython.longlong, offset: cython.longlong) -> tuple:
+        """The record at `offset`: 0 and its fields in the order of `StoredRecord`; END for a hole too."""
+        b: _Batch
+        r: Record
+        body: Body
+        facts: Facts
+        end: cython.Py_ssize_t = self._size
+        refusal: cython.int = self._refusal(start)
+        if refusal != 0:
+            return (refusal,)
+        view = self._view
+        buf: cython.const[cython.uchar][::1] = self._buf
+        if cython.compiled:
+            p: cython.pointer[cython.const[cython.uchar]] = cython.address(buf[0])
+        else:
+            p = buf
+        with cython.nogil:
+            b = _begin(p, start, end, self._base_offset, bound)
+            if b.code == 0:
+                b = _seek(p, start, end, False, offset)
+            if b.code == 0:
+                b.code = _open(p, b)
+            if b.code == 0:
+                facts = _facts(p, b.pos)
+                r = find(p, b.pos + 61, b.pos + b.size, facts, False, offset, 0)
+                b.code = r.code
+            if b.code == 0:
+                body = body_of(p, r)
+                b.code = body.code
+        if b.code != 0:
+            return _miss(b, view, end)
+        return fields(p, r, body, facts)
+
+    def find_time(
+        self,
+        start: cython.Py_ssize_t,
+        bound: cython.longlong,
+        timestamp: cython.longlong,
+        offset: cython.longlong,
+    ) -> tuple:
+        """The first record at or after both: (0, timestamp, offset)."""
+        b: _Batch
+        r: Record
+        end: cython.Py_ssize_t = self._size
+        refusal: cython.int = self._refusal(start)
+        if refusal != 0:
+            return (refusal,)
+        view = self._view
+        buf: cython.const[cython.uchar][::1] = self._buf
+        if cython.compiled:
+            p: cython.pointer[cython.const[cython.uchar]] = cython.address(buf[0])
+        else:
+            p = buf
+        with cython.nogil:
+            b = _begin(p, start, end, self._base_offset, bound)
+            while b.code == 0:
+                b = _seek(p, start, end, True, timestamp)
+                if b.code == 0:
+                    b.code = _open(p, b)
+                if b.code != 0:
+                    break
+                start = b.pos + b.size
+                r = find(p, b.pos + 61, start, _facts(p, b.pos), True, offset, timestamp)
+                if r.code != _END:
+                    b.code = r.code
+                    break
+        if b.code != 0:
+            return _miss(b, view, end)
+        return 0, r.timestamp, r.offset
+
+    def walk(self, start: cython.Py_ssize_t, bound: cython.longlong) -> tuple:
+        """Sum up the batches from `start` on: (0, last offset, largest timestamp, its batch's last offset).
+
+        Of no batches, the last offset is one below the base offset and the others are -1.
+        """
+        b: _Batch
+        end: cython.Py_ssize_t = self._size
+        last: cython.longlong = self._base_offset - 1
+        max_timestamp: cython.longlong = -1
+        max_offset: cython.longlong = -1
+        refusal: cython.int = self._refusal(start)
+        if refusal == _END:
+            return 0, last, -1, -1
+        if refusal != 0:
+            return (refusal,)
+        view = self._view
+        buf: cython.const[cython.uchar][::1] = self._buf
+        if cython.compiled:
+            p: cython.pointer[cython.const[cython.uchar]] = cython.address(buf[0])
+        else:
+            p = buf
+        with cython.nogil:
+            b = _begin(p, start, end, self._base_offset, bound)
+            while b.code == 0 and start < end:
+                b = _frame(p, start, end)
+                if b.code == 0:
+                    last = b.last
+                    if b.max_timestamp > max_timestamp:
+                        max_timestamp = b.max_timestamp
+                        max_offset = b.last
+                    start += b.size
+        if b.code != 0:
+            return _miss(b, view, end)
+        return 0, last, max_timestamp, max_offset

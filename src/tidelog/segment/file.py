@@ -1,0 +1,181 @@
+"""The `.log` file of a segment: its bytes in memory, and how many of them are there to be seen.
+
+    published size   whole batches; the file may be longer (preallocated, or a write that failed half way)
+    mapping          made at the first question, for the active segment ahead of what is published
+
+Readers take size and mapping in one step (`kernels.lookup.LogBytes`) and hold the mapping for as long as they
+look at it. So nothing is taken from under them:
+
+- growth: a mapping that the published size has outgrown is replaced, and lives until its last reader is done;
+- deletion and renaming leave mappings as they are;
+- a truncation first gives the part that goes, in each mapping that somebody still holds, a memory of its own.
+
+One thread writes. Mapping and cutting exclude each other; reading takes no lock.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import TYPE_CHECKING
+
+from tidelog.errors import LogClosedError
+from tidelog.kernels.lookup import LogBytes
+from tidelog.storage import Directory, File, detach
+from tidelog.storage.names import FileKind, Transient, format_segment_file
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+__all__ = ["MAX_SIZE", "LogFile"]
+
+_MIN_AHEAD = 1 << 20
+
+MAX_SIZE = (1 << 31) - 1
+"""Bytes that a log file can have: positions in an index are 31-bit numbers."""
+
+
+class LogFile:
+    """The log file of the segment at `base_offset`."""
+
+    __slots__ = ("_closed", "_lock", "_mappings", "_writer", "base_offset", "bytes", "directory", "name")
+
+    def __init__(
+        self,
+        directory: Directory,
+        base_offset: int,
+        transient: Transient,
+        size: int,
+        writer: File | None = None,
+    ) -> None:
+        self.directory = directory
+        self.base_offset = base_offset
+        self.name = format_segment_file(base_offset, FileKind.LOG, transient)
+        """The file's name in its directory."""
+        self.bytes = LogBytes(base_offset, size)
+        """What is published, to be asked."""
+        self._writer = writer
+        self._closed = False
+        self._lock = threading.Lock()
+        self._mappings: list[weakref.ref[ReadableBuffer]] = []
+
+    @property
+    def path(self) -> str:
+        """Where the file is now."""
+        return self.directory.file(self.name)
+
+    @property
+    def size(self) -> int:
+        """The published bytes."""
+        return self.bytes.size
+
+    def view(self) -> memoryview:
+        """The published bytes as memory."""
+        while (view := self.bytes.view()) is None:
+            self.map()
+        return view
+
+    def map(self) -> None:
+        """See that what is published is mapped."""
+        with self._lock:
+            size = self.bytes.size
+            if self._closed:
+                raise LogClosedError(f"segment {self.path} was closed or replaced; ask the log again")
+            if self.bytes.view() is not None:
+                return
+            writer = self._writer
+            if writer is not None:
+                view = writer.map_readonly(min(max(2 * size, _MIN_AHEAD), MAX_SIZE), ahead=True)
+            else:
+                file = self.directory.open(self.name)
+                try:
+                    view = file.map_readonly(size)
+                finally:
+                    file.close()
+            self._mappings = [mapping for mapping in self._mappings if mapping() is not None]
+            try:
+                self._mappings.append(weakref.ref(view.obj))
+            except TypeError:
+                pass  # a copy, not a mapping: nothing that a truncation could take away
+            self.bytes.remap(view)
+
+    # The writer's part
+
+    def append(self, data: ReadableBuffer) -> None:
+        """Write behind the published bytes; they are not published yet."""
+        self._live().pwrite(data, self.bytes.size)
+
+    def undo(self, length: int) -> None:
+        """Remove what was written but not published; the file keeps the `length` it was preallocated to."""
+        file, size = self._live(), self.bytes.size
+        file.truncate(size)
+        if length > size:
+            file.truncate(length)
+
+    def trim(self) -> None:
+        """Cut what is not published."""
+        file = self._live()
+        if file.size() > self.bytes.size:
+            file.truncate(self.bytes.size)
+
+    def cut(self, size: int) -> None:
+        """Cut the file, and what is published, to `size` bytes; views in use stay as they are."""
+        with self._lock:
+            file, published = self._live(), self.bytes.size
+            self.bytes.reset(size)
+            for reference in self._mappings:
+                mapping = reference()
+                if mapping is not None:
+                    view = memoryview(mapping)
+                    detach(view, size, min(len(view), published))
+            file.truncate(size)
+
+    def succeed(self, writer: File) -> LogFile:
+        """The same file, to be written through `writer`; this object is for those who read it already.
+
+        They keep what they see. Who has not begun to is sent back to the log.
+        """
+        with self._lock:
+            heir = LogFile(self.directory, self.base_offset, Transient.NONE, self.bytes.size, writer)
+            heir.name = self.name
+            heir._mappings = self._mappings
+            self._closed = True
+            return heir
+
+    def sync(self) -> None:
+        """Return when the file's bytes are on the disk."""
+        file = self._writer
+        if file is not None:
+            file.sync()
+            return
+        file = self.directory.open(self.name)
+        try:
+            file.sync()
+        finally:
+            file.close()
+
+    def release(self) -> None:
+        """Let go of the writer's file; readers go on.
+
+        It is closed with its last reference, because a `sync` in another thread may hold one.
+        """
+        self._writer = None
+
+    def close(self) -> None:
+        """Let go of everything; questions under way are answered."""
+        with self._lock:
+            self._closed = True
+            self.bytes.reset(self.bytes.size)
+        self.release()
+
+    def rename_to(self, transient: Transient) -> None:
+        """Give the file the name with another transient suffix."""
+        name = format_segment_file(self.base_offset, FileKind.LOG, transient)
+        with self.directory.lock:
+            self.directory.rename(self.name, name)
+            self.name = name
+
+    def _live(self) -> File:
+        if self._writer is None:
+            raise LogClosedError(f"segment {self.path} was sealed or closed")
+        return self._writer
