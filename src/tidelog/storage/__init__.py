@@ -31,7 +31,7 @@ from tidelog.storage.files import (
     read_file,
     rename_noreplace,
 )
-from tidelog.storage.local import LOCAL, LocalFileSystem
+from tidelog.storage.local import LOCAL, LocalFileSystem, detach
 
 __all__ = [
     "LOCAL",
@@ -44,6 +44,7 @@ __all__ = [
     "LocalFileSystem",
     "Mapping",
     "atomic_write",
+    "detach",
     "map_file",
     "read_epoch_checkpoint",
     "read_file",

@@ -92,10 +92,12 @@ class File(Protocol):
     def sync(self) -> None:
         """Return when the bytes and the length are on the disk."""
 
-    def map_readonly(self, size: int | None = None) -> memoryview:
+    def map_readonly(self, size: int | None = None, *, ahead: bool = False) -> memoryview:
         """Its first `size` (all) bytes as memory, valid for as long as somebody holds the view.
 
-        It outlives the file's close, rename and unlink. Touching what a truncation cut off kills the process.
+        It outlives the file's close, rename and unlink. With `ahead` the size may be one that the file has
+        yet to grow to; the view may then be shorter than asked, but not than the file. Touching what lies
+        behind the file's end, or what a truncation cut off, kills the process.
         """
 
     def map_writable(self, size: int | None = None) -> Mapping:

@@ -6,7 +6,8 @@ only after the last call that uses it has returned: a reader never meets another
 
 Mappings. Python's `mmap` keeps a duplicate of the descriptor (before 3.13), which would cost one per mapped
 index. So memory is reserved by an anonymous `mmap` object, which gives the buffer protocol and the unmapping,
-and the file is then mapped over it (MAP_FIXED) with no descriptor left behind.
+and the file is then mapped over it (MAP_FIXED) with no descriptor left behind. `detach` moves a copy of some
+pages over it in the same way, which is one step for whoever reads there meanwhile.
 """
 
 from __future__ import annotations
@@ -25,11 +26,13 @@ from tidelog.storage.files import DirEntry, FileStat
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, StrPath
 
-__all__ = ["LOCAL", "LocalFile", "LocalFileSystem", "LocalMapping"]
+__all__ = ["LOCAL", "LocalFile", "LocalFileSystem", "LocalMapping", "detach"]
 
 _sync = getattr(os, "fdatasync", os.fsync)
 _IOV_MAX = min(os.sysconf("SC_IOV_MAX"), 1024)
 _MAP_FIXED = 0x10
+_MAP_FAILED = ctypes.c_void_p(-1).value
+_MREMAP_MAYMOVE_FIXED = 3
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _mmap = _libc.mmap
@@ -42,6 +45,9 @@ _mmap.argtypes = [
     ctypes.c_int,
     ctypes.c_long,
 ]
+_mremap = _libc.mremap
+_mremap.restype = ctypes.c_void_p
+_mremap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
 
 
 class _Descriptor:
@@ -158,20 +164,20 @@ class LocalFile:
         handle = self._handle or self._live()
         _sync(handle.number)
 
-    def map_readonly(self, size: int | None = None) -> memoryview:
-        """Its first `size` (all) bytes as memory."""
-        memory = self._map(size, mmap.PROT_READ)
+    def map_readonly(self, size: int | None = None, *, ahead: bool = False) -> memoryview:
+        """Its first `size` (all) bytes as memory; with `ahead`, also those it has yet to grow to."""
+        memory = self._map(size, mmap.PROT_READ, ahead)
         return memoryview(b"" if memory is None else memory)
 
     def map_writable(self, size: int | None = None) -> LocalMapping:
         """Its first `size` (all) bytes as writable memory."""
         return LocalMapping(self._map(size, mmap.PROT_READ | mmap.PROT_WRITE))
 
-    def _map(self, size: int | None, protection: int) -> mmap.mmap | None:
+    def _map(self, size: int | None, protection: int, ahead: bool = False) -> mmap.mmap | None:
         handle = self._handle or self._live()
         length = os.fstat(handle.number).st_size
         if size is not None:
-            if size > length:
+            if size > length and not ahead:
                 raise ValueError(f"{self.path} has {length} bytes, not {size}")
             length = size
         if length == 0:
@@ -186,6 +192,27 @@ class LocalFile:
     def close(self) -> None:
         """Let go of the file; again is harmless."""
         self._handle = None
+
+
+def detach(view: memoryview, start: int, end: int) -> None:
+    """Give the pages with bytes [start, end) of a whole mapping, all in the file, a memory of their own.
+
+    Then the file can be cut at `start`, and whoever holds the mapping goes on seeing what it saw. Nothing is
+    to be done for views that are no mappings.
+    """
+    if start >= end or not isinstance(view.obj, mmap.mmap):
+        return
+    start -= start % mmap.PAGESIZE
+    length = -(-(end - start) // mmap.PAGESIZE) * mmap.PAGESIZE
+    address = np.frombuffer(view, dtype=np.uint8).ctypes.data + start
+    protection, anonymous = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    copy = _mmap(None, length, protection, anonymous, -1, 0)
+    if copy != _MAP_FAILED:
+        ctypes.memmove(copy, address, length)
+        if _mremap(copy, length, length, _MREMAP_MAYMOVE_FIXED, address) == address:
+            return
+    code = ctypes.get_errno()
+    raise OSError(code, f"cannot keep what is mapped: {os.strerror(code)}")
 
 
 class LocalFileSystem:
