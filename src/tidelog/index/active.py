@@ -128,6 +128,11 @@ class ActiveIndex(IndexFile):
             slot = self._slot_of_offset(entries, offset - self.base_offset)
             self._truncate_to_entries(slot)
 
+    def reserve(self, entries: int = 1) -> None:
+        """See that the next so many appends find a slot and disk space; IndexFullError or OSError if not."""
+        if self._room < entries:
+            self._make_room(entries)
+
     def flush(self) -> None:
         """Return when the entries are on the disk."""
         with self.directory.lock:
@@ -305,6 +310,28 @@ class ActiveTimeIndex(ActiveIndex, TimeIndex):
         self._last_timestamp, self._last_relative = timestamp, relative
         self._room -= 1
         return True
+
+    def append_many(self, timestamps: npt.ArrayLike, offsets: npt.ArrayLike) -> None:
+        """Add entries, all or none; their timestamps must grow, and one slot stays for the roll."""
+        times = np.ascontiguousarray(timestamps, np.int64)
+        relative = np.asarray(offsets, np.int64) - self.base_offset
+        if not len(times):
+            return
+        _, _, entries = self._live()
+        self.reserve(len(times) + 1)
+        before = np.concatenate(([self._last_timestamp], times[:-1]))
+        sound = (times > before) & (relative <= MAX_RELATIVE_OFFSET)
+        sound &= np.diff(relative, prepend=self._last_relative) >= 0
+        if not sound.all():
+            wrong = int(sound.argmin())
+            self.relative_offset(int(relative[wrong]) + self.base_offset)
+            raise OffsetsOutOfOrderError(
+                f"timestamp {times[wrong]} at offset {relative[wrong] + self.base_offset} goes back in "
+                f"{self.path}"
+            )
+        entries.append_many(times, relative)
+        self._last_timestamp, self._last_relative = int(times[-1]), int(relative[-1])
+        self._room -= len(times)
 
     def seal(self) -> TimeIndex:
         """Trim the file; the read-only index on it. This object goes on answering, but takes no entries."""
