@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tidelog.log import Log
     from tidelog.scanning import scan
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__", "scan"]
+__all__ = ["Log", "__version__", "scan"]
 
 # Imported at first use: `import tidelog` and the command's start-up stay light.
-_LAZY = {"scan": "tidelog.scanning"}
+_LAZY = {"Log": "tidelog.log", "scan": "tidelog.scanning"}
 
 
 def __getattr__(name: str) -> Any:

@@ -318,6 +318,10 @@ class ProducerStateManager:
         """The offset of the oldest snapshot file."""
         return self._snapshots[0] if self._snapshots else None
 
+    def adopt_snapshots(self, offsets: Iterable[int]) -> None:
+        """Take these for the snapshot files there are."""
+        self._snapshots = sorted(offsets)
+
     def take_snapshot(self) -> Snapshot | None:
         """The snapshot of the present state, to be written; None where the last one still holds."""
         if self._map_end_offset <= self._last_snapshot_offset:

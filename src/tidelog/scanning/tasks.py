@@ -12,25 +12,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from tidelog.errors import DataLossError, TornBatchError
+from tidelog.log.committed import Aborted, committed
 from tidelog.records.batches import BatchTable, scan_batches
 from tidelog.records.decode import MAX_BYTES, MAX_ROWS, iter_record_batches
 from tidelog.records.schema import Projection
 from tidelog.scanning.volumes import FileView, open_volume
 
 __all__ = ["Aborted", "ScanTask", "committed", "decode_window", "read_batches", "run_task"]
-
-
-@dataclass(frozen=True, slots=True)
-class Aborted:
-    """An aborted transaction: what `producer_id` wrote in [first_offset, last_offset] was taken back."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,27 +52,6 @@ class ScanTask:
     def source(self) -> str:
         """The file, for messages."""
         return f"{self.url}/{self.log_name}"
-
-
-def committed(table: BatchTable, aborted: tuple[Aborted, ...]) -> npt.NDArray[np.bool_]:
-    """Which batches a consumer that reads committed data would see: no markers, nothing that was aborted.
-
-    A producer's transactions follow one another: what tells is its last one that began at or before a batch.
-    """
-    keep = ~table.is_control
-    if not aborted:
-        return keep
-    candidates = table.is_transactional
-    spans = np.array([(txn.producer_id, txn.first_offset, txn.last_offset) for txn in aborted], np.int64)
-    for producer in np.intersect1d(spans[:, 0], table.producer_id[candidates]).tolist():
-        own = spans[spans[:, 0] == producer]
-        own = own[np.argsort(own[:, 1], kind="stable")]
-        batches = np.flatnonzero(candidates & (table.producer_id == producer))
-        bases = table.base_offset[batches]
-        last = np.searchsorted(own[:, 1], bases, side="right") - 1
-        inside = (last >= 0) & (bases <= np.maximum.accumulate(own[:, 2])[last])
-        keep[batches[inside]] = False
-    return keep
 
 
 def run_task(

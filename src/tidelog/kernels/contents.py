@@ -1,0 +1,252 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""What the records of an append say, without decoding them: their times, their keys, whether they are sound.
+
+A record (see `kernels.decode`): length varint | attributes i8 | timestamp delta varlong | offset delta
+varint | key length varint, key | value length varint, value | header count varint, { key length, key, value
+length, value }.
+
+Each field must end inside its record, each record must fill its length, and the records their batch. Nothing
+is read outside of the range given, whatever the varints say. The smallest timestamp is that of records which
+have one (2^63 - 1 where none has), the largest is -1 where none has.
+"""
+
+import cython
+
+_MAX = cython.declare(cython.longlong, 9223372036854775807)
+_MASK32 = cython.declare(cython.ulonglong, 0xFFFFFFFF)
+_MASK64 = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
+
+_Var = cython.struct(value=cython.longlong, pos=cython.Py_ssize_t)  # pos < 0: it does not end in time
+_Said = cython.struct(
+    sound=cython.bint,
+    in_order=cython.bint,
+    smallest=cython.longlong,
+    largest=cython.longlong,
+    keyless=cython.longlong,
+)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _long_varint(
+    p: cython.pointer[cython.const[cython.uchar]],
+    pos: cython.Py_ssize_t,
+    limit: cython.Py_ssize_t,
+    max_shift: cython.int,
+) -> _Var:
+    out: _Var = _Var(value=0, pos=-1)
+    raw: cython.ulonglong = 0
+    shift: cython.int = 0
+    while True:
+        if shift > max_shift or pos >= limit:
+            return out
+        raw |= (cython.cast(cython.ulonglong, p[pos] & 0x7F) << shift) & _MASK64
+        pos += 1
+        if p[pos - 1] < 0x80:
+            break
+        shift += 7
+    if max_shift == 28:
+        raw &= _MASK32
+    out.value = cython.cast(cython.longlong, raw >> 1) ^ -cython.cast(cython.longlong, raw & 1)
+    out.pos = pos
+    return out
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _varint(
+    p: cython.pointer[cython.const[cython.uchar]],
+    pos: cython.Py_ssize_t,
+    limit: cython.Py_ssize_t,
+    max_shift: cython.int,
+) -> _Var:
+    """A zigzag varint that ends before `limit`; the short way is for one byte and two, which most take."""
+    out: _Var = _Var(value=0, pos=-1)
+    raw: cython.uint
+    if pos < limit:
+        raw = p[pos]
+        if raw < 0x80:
+            out.pos = pos + 1
+        elif limit - pos > 1 and p[pos + 1] < 0x80:
+            raw = (raw & 0x7F) | (cython.cast(cython.uint, p[pos + 1]) << 7)
+            out.pos = pos + 2
+        else:
+            return _long_varint(p, pos, limit, max_shift)
+        out.value = cython.cast(cython.longlong, raw >> 1) ^ -cython.cast(cython.longlong, raw & 1)
+    return out
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _plus(a: cython.longlong, b: cython.longlong) -> cython.longlong:
+    """a + b as Java adds longs."""
+    if cython.compiled:
+        return cython.cast(
+            cython.longlong, cython.cast(cython.ulonglong, a) + cython.cast(cython.ulonglong, b)
+        )
+    else:
+        return ((int(a) + int(b) + 2**63) & (2**64 - 1)) - 2**63
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _headers_end(
+    p: cython.pointer[cython.const[cython.uchar]],
+    pos: cython.Py_ssize_t,
+    limit: cython.Py_ssize_t,
+    count: cython.longlong,
+) -> cython.Py_ssize_t:
+    """Where `count` headers end, -1 where they do not within `limit`."""
+    _k: cython.longlong
+    v: _Var
+    for _k in range(count):
+        v = _varint(p, pos, limit, 28)
+        if v.pos < 0 or v.value < 0 or v.value > limit - v.pos:
+            return -1
+        v = _varint(p, v.pos + v.value, limit, 28)
+        if v.pos < 0 or v.value > limit - v.pos:
+            return -1
+        pos = v.pos + v.value if v.value > 0 else v.pos
+    return pos
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _walk(
+    p: cython.pointer[cython.const[cython.uchar]],
+    pos: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    count: cython.longlong,
+    base_timestamp: cython.longlong,
+    all_at: cython.longlong,
+) -> _Said:
+    """Sum up the `count` records in p[pos:end]. `all_at` >= 0 is the time of all of them."""
+    said: _Said = _Said(sound=False, in_order=True, smallest=_MAX, largest=-1, keyless=0)
+    time: cython.longlong
+    limit: cython.Py_ssize_t
+    k: cython.longlong
+    v: _Var
+    for k in range(count):
+        v = _varint(p, pos, end, 28)
+        if v.pos < 0 or v.value < 1 or v.value > end - v.pos:
+            return said
+        limit = v.pos + v.value
+        v = _varint(p, v.pos + 1, limit, 63)
+        if v.pos < 0:
+            return said
+        time = all_at if all_at >= 0 else _plus(base_timestamp, v.value)
+        if time > said.largest:
+            said.largest = time
+        if time < said.smallest and time != -1:
+            said.smallest = time
+        v = _varint(p, v.pos, limit, 28)
+        if v.pos < 0:
+            return said
+        if v.value != k:
+            said.in_order = False
+        v = _varint(p, v.pos, limit, 28)
+        if v.pos < 0 or v.value > limit - v.pos:
+            return said
+        if v.value < 0:
+            said.keyless += 1
+        else:
+            v.pos += v.value
+        v = _varint(p, v.pos, limit, 28)
+        if v.pos < 0 or v.value > limit - v.pos:
+            return said
+        if v.value > 0:
+            v.pos += v.value
+        v = _varint(p, v.pos, limit, 28)
+        if v.pos < 0 or v.value < 0 or v.value > limit - v.pos:
+            return said
+        pos = v.pos if v.value == 0 else _headers_end(p, v.pos, limit, v.value)
+        if pos != limit:
+            return said
+    said.sound = pos == end
+    return said
+
+
+def sum_up(
+    buf: cython.const[cython.uchar][::1],
+    rows: cython.longlong[:, ::1],
+    origin: cython.longlong,
+    largest: cython.longlong[::1],
+) -> tuple:
+    """Sum up the uncompressed v2 batches of the table `rows`; other rows are passed over.
+
+    `origin` is the position of buf's first byte; `largest` takes the largest timestamp of each batch. Answers
+    (the first row whose records are not sound or -1, smallest timestamp, largest, records without a key).
+    """
+    i: cython.Py_ssize_t
+    n: cython.Py_ssize_t = rows.shape[0]
+    at: cython.longlong
+    bad: cython.Py_ssize_t = -1
+    smallest: cython.longlong = _MAX
+    newest: cython.longlong = -1
+    keyless: cython.longlong = 0
+    said: _Said
+    if rows.shape[1] != 16 or largest.shape[0] != n:
+        raise ValueError("a table of batches has 16 columns, and one largest timestamp a row")
+    for i in range(n):
+        at = rows[i, 0] - origin
+        if at < 0 or rows[i, 1] > len(buf) - at:
+            raise ValueError("a batch of the table lies outside the buffer")
+    with cython.nogil:
+        for i in range(n):
+            if rows[i, 5] != 2 or (rows[i, 6] & 7) != 0:
+                continue
+            if rows[i, 1] < 61:
+                bad = i
+                break
+            at = rows[i, 0] - origin
+            said = _walk(
+                cython.address(buf[0]) if cython.compiled else buf,
+                at + 61,
+                at + rows[i, 1],
+                rows[i, 12],
+                rows[i, 7],
+                rows[i, 8] if (rows[i, 6] & 8) != 0 else -1,
+            )
+            if not said.sound:
+                bad = i
+                break
+            largest[i] = said.largest
+            keyless += said.keyless
+            if said.largest > newest:
+                newest = said.largest
+            if said.smallest < smallest:
+                smallest = said.smallest
+    return bad, int(smallest), int(newest), int(keyless)
+
+
+def sum_up_payload(
+    payload: cython.const[cython.uchar][::1],
+    count: cython.longlong,
+    base_timestamp: cython.longlong,
+    all_at: cython.longlong,
+) -> tuple:
+    """The same for the decompressed records of one batch.
+
+    `all_at` is the time of all records if the log has stamped them, else -1. Answers (whether the records are
+    sound, smallest timestamp, largest, records without a key, whether their offsets count on from 0).
+    """
+    said: _Said
+    if len(payload) == 0:
+        return False, 0, 0, 0, False
+    with cython.nogil:
+        said = _walk(
+            cython.address(payload[0]) if cython.compiled else payload,
+            0,
+            len(payload),
+            count,
+            base_timestamp,
+            all_at,
+        )
+    return said.sound, int(said.smallest), int(said.largest), int(said.keyless), said.in_order

@@ -1,0 +1,70 @@
+"""What a crash can leave in a partition's directory, and what becomes of it at the next open.
+
+1. `.deleted` files were on their way out: they go (KRaft's own `.checkpoint.deleted` are not ours).
+2. `.cleaned` files belong to a replacement that was not complete: they go, and with them every `.swap` file
+   at or above the lowest of them, because `.cleaned` becomes `.swap` from the newest one down.
+3. All other `.swap` files belong to a replacement that was complete: whatever else lies in their range,
+   [lowest base offset, highest next offset), snapshots included, was replaced and goes; then `.swap` is
+   taken off their names.
+4. Index files without a log go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from tidelog.storage.names import FileKind, SegmentFileName, Transient, parse_segment_file
+
+__all__ = ["SwapPlan", "orphans", "plan_swaps", "temporary_files"]
+
+_KRAFT_SNAPSHOT = ".checkpoint.deleted"
+_INDEXES = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
+
+
+class SwapPlan(NamedTuple):
+    """Files to delete, then files to be renamed: (from, to)."""
+
+    delete: Sequence[str]
+    rename: Sequence[tuple[str, str]]
+
+
+def temporary_files(names: Iterable[str]) -> list[str]:
+    """Steps 1 and 2: the files that go because what they were for was not complete."""
+    going = Transient.DELETED.value
+    parsed = _parsed(names := list(names))
+    gone = [name for name in names if name.endswith(going) and not name.endswith(_KRAFT_SNAPSHOT)]
+    cleaned = {name: file for name, file in parsed.items() if file.transient is Transient.CLEANED}
+    if cleaned:
+        lowest = min(file.offset for file in cleaned.values())
+        swaps = {name: file for name, file in parsed.items() if file.transient is Transient.SWAP}
+        gone += [name for name, file in swaps.items() if file.offset >= lowest]
+    return gone + list(cleaned)
+
+
+def plan_swaps(names: Iterable[str], next_offset: Callable[[int], int]) -> SwapPlan:
+    """Step 3. `next_offset` tells where the `.swap` segment of a base offset ends."""
+    parsed = _parsed(names)
+    swaps = {name: file for name, file in parsed.items() if file.transient is Transient.SWAP}
+    bases = [file.offset for file in swaps.values() if file.kind is FileKind.LOG]
+    delete: list[str] = []
+    if bases:
+        first, end = min(bases), max(next_offset(base) for base in bases)
+        delete = [name for name, file in parsed.items() if name not in swaps and first <= file.offset < end]
+    rename = [(name, str(SegmentFileName(file.offset, file.kind))) for name, file in swaps.items()]
+    return SwapPlan(delete, rename)
+
+
+def orphans(names: Iterable[str]) -> list[str]:
+    """Step 4: index files whose log is not there."""
+    parsed = _parsed(names)
+    logs = {file.offset for file in parsed.values() if file == SegmentFileName(file.offset, FileKind.LOG)}
+    return [
+        name
+        for name, file in parsed.items()
+        if file.kind in _INDEXES and file.transient is Transient.NONE and file.offset not in logs
+    ]
+
+
+def _parsed(names: Iterable[str]) -> dict[str, SegmentFileName]:
+    return {name: file for name in names if (file := parse_segment_file(name)) is not None}

@@ -1,0 +1,305 @@
+"""Opening a log: from the files in its directory to segments, offsets and state.
+
+1. What a crash has left is finished or removed (`leftovers`).
+2. Every `.log` file is a segment; none is opened before it is used. Where an index is missing, does not fit
+   the log (looked at after a crash, and in the last segment always) or cannot be read, it is recovered.
+3. After a crash, the segments from the recovery point on are recovered: every batch is checked, indexes are
+   rebuilt, and the first bad batch ends the log: the segment is cut there and the later ones are removed. Of
+   what lies below the recovery point nothing is cut.
+4. A log that ends below its log start (its files were removed) is emptied. There is always a segment.
+5. Leader epochs that start at the log end or after it are dropped, and those that ended before the log start.
+6. Snapshots of segments that are not there go, and the producers' state is rebuilt (`producer_loading`).
+
+Recovery of a segment begins with the state of the producers at its base offset, and its end is a snapshot,
+from which the next one begins.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from tidelog.errors import InvalidIndexError, OffsetsOutOfOrderError
+from tidelog.index import AbortedTxn
+from tidelog.log.epoch_file import EpochFile
+from tidelog.log.leftovers import orphans, plan_swaps, temporary_files
+from tidelog.log.markers import read_markers
+from tidelog.log.offsets import LogOffsetMetadata
+from tidelog.log.producer_loading import rebuild_producers
+from tidelog.log.producers import ProducerStateManager
+from tidelog.log.rolls import draw_jitter_ms
+from tidelog.log.segments import LogSegments
+from tidelog.log.state import LogParts
+from tidelog.records.batches import BatchTable
+from tidelog.segment import ActiveSegment, SealedSegment, Segment
+from tidelog.storage.names import FileKind, Transient, parse_segment_file
+
+__all__ = ["LoadedLog", "load"]
+
+_logger = logging.getLogger(__name__)
+
+_MAGIC_V2 = 2
+_END = (1 << 63) - 1
+
+
+class LoadedLog(NamedTuple):
+    """What loading found."""
+
+    segments: LogSegments
+    log_start_offset: int
+    recovery_point: int
+    log_end: LogOffsetMetadata
+
+
+def load(
+    parts: LogParts, *, clean: bool, log_start_offset: int, recovery_point: int, recover: bool = True
+) -> LoadedLog:
+    """Load the log; `parts.producers` and `parts.epochs` become its state.
+
+    `clean` says that the log was closed in order. `recover=False` is for directories that are to be deleted.
+    """
+    return _Loader(parts, clean, log_start_offset, recovery_point).load(recover)
+
+
+class _Recovery:
+    """Takes in the batches of a segment that is recovered (`segment.RecoveryState`)."""
+
+    def __init__(self, producers: ProducerStateManager, epochs: EpochFile) -> None:
+        self._producers = producers
+        self._epochs = epochs
+
+    def take(self, buffer: memoryview, batches: BatchTable) -> Iterable[AbortedTxn]:
+        """Note epochs and producers; the transactions that the batches abort."""
+        if not len(batches) or batches.rows[-1, 5] < _MAGIC_V2:
+            return ()
+        latest = self._epochs.cache.latest_epoch
+        if int(batches.leader_epoch.max()) > (-1 if latest is None else latest):
+            self._assign(batches)
+        completed = self._producers.load(batches, read_markers(buffer, batches))
+        return [
+            AbortedTxn(txn.producer_id, txn.first_offset, txn.last_offset, txn.last_stable_offset)
+            for txn in completed
+            if txn.is_aborted
+        ]
+
+    def _assign(self, batches: BatchTable) -> None:
+        for epoch, offset in zip(batches.leader_epoch.tolist(), batches.base_offset.tolist(), strict=True):
+            latest = self._epochs.cache.latest_epoch
+            if epoch >= 0 and (latest is None or epoch > latest):
+                self._epochs.cache.assign(epoch, offset)
+
+
+class _Loader:
+    def __init__(self, parts: LogParts, clean: bool, log_start_offset: int, recovery_point: int) -> None:
+        self._parts = parts
+        self._directory = parts.directory
+        self._clean = clean
+        self._log_start = log_start_offset
+        self._recovery_point = recovery_point
+        self._segments: list[Segment] = []
+        self._snapshots: set[int] = set()  # offsets of the snapshot files there are
+
+    def load(self, recover: bool) -> LoadedLog:
+        self._clear_leftovers()
+        epochs_before = self._parts.epochs.cache.entries
+        self._open_segments(recover)
+        end = self._recover_log() if recover else 0
+        active = self._activate()
+        if recover and end is None:
+            end = active.next_offset()
+        end = end or 0
+        start = max(self._log_start, self._segments[0].base_offset)
+        point = end if self._clean and recover else min(self._recovery_point, end)
+        self._trim_epochs(epochs_before, end)
+        segments = LogSegments(self._segments)
+        self._load_producers(segments, start, end)
+        place = LogOffsetMetadata(end, active.base_offset, active.size)
+        return LoadedLog(segments, min(start, end), max(point, min(start, end)), place)
+
+    # Files
+
+    def _names(self) -> list[str]:
+        directory = self._directory
+        return [entry.name for entry in directory.fs.list(directory.path) if not entry.is_directory]
+
+    def _clear_leftovers(self) -> None:
+        names = self._names()
+        gone = temporary_files(names)
+        self._unlink(gone)
+        left = [name for name in names if name not in set(gone)]
+        if any(name.endswith(Transient.SWAP.value) for name in left):
+            plan = plan_swaps(left, self._swap_end)
+            self._unlink(plan.delete)
+            for source, target in plan.rename:
+                _logger.info("%s: finishing the replacement by %s", self._directory.path, target)
+                self._directory.rename(source, target)
+            left = self._names()
+        self._unlink(orphans(left))
+
+    def _swap_end(self, base_offset: int) -> int:
+        segment = SealedSegment.open(self._directory, base_offset, transient=Transient.SWAP)
+        try:
+            return segment.next_offset()
+        finally:
+            segment.close()
+
+    def _unlink(self, names: Iterable[str]) -> None:
+        for name in names:
+            _logger.info("%s: removing %s", self._directory.path, name)
+            self._directory.unlink(name)
+
+    # Segments
+
+    def _open_segments(self, recover: bool) -> None:
+        kinds: dict[int, set[FileKind]] = {}
+        for name in self._names():
+            file = parse_segment_file(name)
+            if file is not None and file.transient is Transient.NONE:
+                kinds.setdefault(file.offset, set()).add(file.kind)
+        self._snapshots = {offset for offset, has in kinds.items() if FileKind.SNAPSHOT in has}
+        bases = sorted(offset for offset, has in kinds.items() if FileKind.LOG in has)
+        for base_offset in bases:
+            segment = SealedSegment.open(self._directory, base_offset)
+            fault = self._fault(segment, kinds[base_offset], base_offset == bases[-1]) if recover else None
+            self._segments.append(segment)
+            if fault is not None:
+                _logger.warning(
+                    "%s: rebuilding indexes of segment %d: %s", self._directory.path, base_offset, fault
+                )
+                self._recover_segment(len(self._segments) - 1)
+
+    def _fault(self, segment: SealedSegment, kinds: set[FileKind], is_last: bool) -> str | None:
+        """Why the segment's indexes have to be rebuilt now; None if they need not, or will be anyway."""
+        will_be = not self._clean and (is_last or segment.base_offset >= self._recovery_point)
+        if not {FileKind.OFFSET_INDEX, FileKind.TIME_INDEX} <= kinds:
+            return None if will_be else "an index is missing"
+        if will_be:
+            return None
+        if FileKind.TXN_INDEX in kinds:
+            try:
+                segment.txn_index.sanity_check()
+            except InvalidIndexError as error:
+                return str(error)
+        return segment.index_fault() if is_last or not self._clean else None
+
+    def _recover_segment(self, index: int) -> int:
+        """Check and rebuild a segment; how many bytes were cut off it."""
+        segment = self._segments[index]
+        parts = self._parts
+        producers = ProducerStateManager(
+            snapshot_offsets=self._snapshots,
+            producer_id_expiration_ms=parts.producers.producer_id_expiration_ms,
+            max_transaction_timeout_ms=parts.producers.max_transaction_timeout_ms,
+        )
+        rebuild_producers(
+            producers,
+            parts.snapshots,
+            LogSegments(self._segments[:index]),
+            log_start_offset=self._log_start,
+            last_offset=segment.base_offset,
+            now_ms=parts.now_ms,
+        )
+        active = self._activated(segment)
+        cut = active.recover(_Recovery(producers, parts.epochs))
+        parts.snapshots.take(producers)
+        self._snapshots = set(producers.snapshot_offsets)
+        self._segments[index] = active.seal()
+        return cut
+
+    def _activated(self, segment: Segment) -> ActiveSegment:
+        if isinstance(segment, ActiveSegment):
+            return segment
+        if not isinstance(segment, SealedSegment):
+            raise TypeError(f"{segment!r} cannot be written")
+        parts = self._parts
+        jitter_ms = draw_jitter_ms(parts.config, parts.jitter)
+        return ActiveSegment.reopen(segment, parts.config, clock=parts.now_ms, jitter_ms=jitter_ms)
+
+    def _recover_log(self) -> int | None:
+        """Recover what is past the recovery point; the log end, None where there is no segment left."""
+        if not self._clean:
+            self._recover_from_point()
+        if not self._segments:
+            return None
+        end = self._segments[-1].next_offset()
+        if end >= self._log_start:
+            return end
+        _logger.warning(
+            "%s: the log ends at %d, below its start at %d: removing its segments",
+            self._directory.path,
+            end,
+            self._log_start,
+        )
+        self._remove_segments(0)
+        self._parts.epochs.clear()
+        return None
+
+    def _recover_from_point(self) -> None:
+        bases = [segment.base_offset for segment in self._segments]
+        first = max(sum(base <= self._recovery_point for base in bases) - 1, 0)
+        for index in range(first, len(self._segments)):
+            base_offset = self._segments[index].base_offset
+            _logger.info("%s: recovering segment %d", self._directory.path, base_offset)
+            try:
+                cut = self._recover_segment(index)
+            except OffsetsOutOfOrderError as error:
+                _logger.warning("%s: emptying segment %d: %s", self._directory.path, base_offset, error)
+                active = self._activated(self._segments[index])
+                cut = active.truncate_to(base_offset)
+                self._segments[index] = active.seal()
+            if cut:
+                _logger.warning(
+                    "%s: %d bytes cut off segment %d, and %d later segments",
+                    self._directory.path,
+                    cut,
+                    base_offset,
+                    len(self._segments) - index - 1,
+                )
+                self._remove_segments(index + 1)
+                return
+
+    def _remove_segments(self, first: int) -> None:
+        gone = self._segments[first:]
+        del self._segments[first:]
+        for segment in gone:
+            segment.delete()
+            self._parts.snapshots.delete([segment.base_offset])
+            self._snapshots.discard(segment.base_offset)
+
+    def _activate(self) -> ActiveSegment:
+        """Make the last segment the active one, or a new one where there is none."""
+        if self._segments:
+            active = self._activated(self._segments[-1])
+            self._segments[-1] = active
+            return active
+        parts = self._parts
+        jitter_ms = draw_jitter_ms(parts.config, parts.jitter)
+        active = ActiveSegment.create(
+            self._directory, self._log_start, parts.config, clock=parts.now_ms, jitter_ms=jitter_ms
+        )
+        self._segments.append(active)
+        return active
+
+    # State
+
+    def _trim_epochs(self, before: object, end: int) -> None:
+        cache = self._parts.epochs.cache
+        cache.truncate_from_end(end)
+        cache.truncate_from_start(self._log_start)
+        if cache.entries != before:
+            self._parts.epochs.write()
+
+    def _load_producers(self, segments: LogSegments, start: int, end: int) -> None:
+        parts = self._parts
+        producers = parts.producers
+        producers.adopt_snapshots(self._snapshots)
+        parts.snapshots.delete(producers.remove_stray_snapshots(segments.base_offsets))
+        rebuild_producers(
+            producers,
+            parts.snapshots,
+            segments,
+            log_start_offset=start,
+            last_offset=end,
+            now_ms=parts.now_ms,
+        )

@@ -1,0 +1,354 @@
+"""One partition's log: the coordinator. What it does is done by the modules that it calls.
+
+    write    one writer at a time (a lock): append, roll, truncate, delete, replace, move the offsets
+    read     any number of threads, none of which takes the lock: each works on the view of one moment
+
+Offsets: log start <= last stable <= high watermark <= log end, always (`offsets`). The high watermark is the
+log start when a log is opened, as in Kafka, and moves when it is told to: a log does not know its replicas.
+
+    with Log.open("/data/orders-0") as log:
+        log.append_as_leader([Record(b"value", b"key")])
+        log.update_high_watermark(log.log_end_offset)
+        log.read_arrow(0)
+"""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, Unpack
+
+from tidelog.config import LogConfig
+from tidelog.errors import InvalidInputError
+from tidelog.log import appending, deletion, flushing, rolling, truncation
+from tidelog.log.appends import AppendOrigin, LogAppendInfo
+from tidelog.log.epoch_file import EpochFile
+from tidelog.log.incoming import AppendOptions, Incoming
+from tidelog.log.loader import load
+from tidelog.log.offsets import LogOffsetMetadata, LogOffsets
+from tidelog.log.producers import PRODUCER_ID_EXPIRATION_MS, TRANSACTION_MAX_TIMEOUT_MS, ProducerStateManager
+from tidelog.log.reader import LogReader
+from tidelog.log.reading import find_place
+from tidelog.log.scheduling import Scheduler
+from tidelog.log.sequences import TV_UNKNOWN, ProducerState
+from tidelog.log.snapshot_files import SnapshotFiles
+from tidelog.log.state import LogParts, LogState, LogView
+from tidelog.segment import ActiveSegment, SealedSegment, Segment
+from tidelog.storage import LOCAL, Directory, FileSystem
+from tidelog.storage.metadata import read_partition_metadata, write_partition_metadata
+from tidelog.storage.names import PARTITION_METADATA_FILE, DirectoryState, parse_partition_directory
+
+if TYPE_CHECKING:
+    from _typeshed import StrPath
+    from typing_extensions import Buffer
+
+__all__ = ["Log"]
+
+
+def _clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Log(LogReader):
+    """One partition as Kafka keeps it. Open it with `Log.open`."""
+
+    @classmethod
+    def open(
+        cls,
+        path: StrPath,
+        config: LogConfig | None = None,
+        *,
+        clean: bool = False,
+        log_start_offset: int = 0,
+        recovery_point: int = 0,
+        high_watermark: int | None = None,
+        topic_id: uuid.UUID | None = None,
+        fs: FileSystem = LOCAL,
+        now_ms: Callable[[], int] = _clock_ms,
+        scheduler: Scheduler | None = None,
+        producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
+        max_transaction_timeout_ms: int = TRANSACTION_MAX_TIMEOUT_MS,
+        seed: int | None = None,
+    ) -> Self:
+        """Open the log in a partition directory (`<topic>-<partition>`), making it where there is none.
+
+        `clean` says that it was closed in order, and is trusted; without it, everything past
+        `recovery_point` is checked and rebuilt. `log_start_offset` and `high_watermark` (None: the log start)
+        are the root's checkpoints'. `now_ms` is the clock, `seed` makes `segment.jitter.ms` repeatable. A
+        `topic_id` is written to `partition.metadata`, or must be the one that is there.
+        """
+        config = LogConfig() if config is None else config
+        path = Path(path).absolute()
+        named = parse_partition_directory(path.name)
+        if not fs.exists(path):
+            fs.make_directory(path)
+        directory = Directory(path, fs)
+        _check_topic_id(directory, topic_id)
+        parts = LogParts(
+            directory,
+            named.topic_partition,
+            config,
+            now_ms,
+            scheduler,
+            ProducerStateManager(
+                producer_id_expiration_ms=producer_id_expiration_ms,
+                max_transaction_timeout_ms=max_transaction_timeout_ms,
+            ),
+            SnapshotFiles(directory),
+            EpochFile.load(directory),
+            random.Random(seed),
+        )
+        loaded = load(
+            parts,
+            clean=clean,
+            log_start_offset=log_start_offset,
+            recovery_point=recovery_point,
+            recover=named.state is not DirectoryState.DELETE,
+        )
+        start = LogOffsetMetadata(loaded.log_start_offset)
+        offsets = LogOffsets(loaded.log_start_offset, None, start, loaded.log_end)
+        state = LogState(parts, LogView(loaded.segments, offsets), loaded.recovery_point)
+        log = cls(state)
+        log.update_high_watermark(loaded.log_start_offset if high_watermark is None else high_watermark)
+        return log
+
+    def __enter__(self) -> Self:
+        """The log itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        if not self._state.is_closed:
+            if self._state.is_offline:
+                self.close_handlers()
+            else:
+                self.close()
+
+    # Offsets
+
+    def update_high_watermark(self, offset: LogOffsetMetadata | int) -> int:
+        """Move the high watermark, up or down, within [log start, log end]; where it stands then."""
+        state = self._state
+        with state.lock:
+            state.publish_offsets(state.refresh_unstable(state.view.offsets.update_high_watermark(offset)))
+            return state.view.offsets.high_watermark.message_offset
+
+    def maybe_increment_high_watermark(self, offset: LogOffsetMetadata | int) -> LogOffsetMetadata | None:
+        """Raise the high watermark, not past the log end; the old one, or None where it did not move.
+
+        The same offset on a newer segment counts as higher.
+        """
+        state = self._state
+        with state.lock:
+            new = offset if isinstance(offset, LogOffsetMetadata) else LogOffsetMetadata(offset)
+            self._complete_places()
+            before = state.view.offsets
+            after = before.maybe_increment_high_watermark(new)
+            if after is None:
+                return None
+            state.publish_offsets(state.refresh_unstable(after))
+            return before.high_watermark
+
+    def offset_snapshot(self) -> LogOffsets:
+        """All offsets, with their places on disk."""
+        with self._state.lock:
+            self._complete_places()
+            return self._state.view.offsets
+
+    def _complete_places(self) -> None:
+        """Look up where the high watermark and the first unstable offset are; with the lock held."""
+        view = self._state.view
+        mark, unstable = view.offsets.high_watermark, view.offsets.first_unstable
+        found_mark = find_place(view, mark.message_offset) if mark.message_offset_only else None
+        found = None
+        if unstable is not None and unstable.message_offset_only:
+            found = find_place(view, unstable.message_offset)
+        if found_mark is not None or found is not None:
+            self._state.publish_offsets(view.offsets.with_places(found_mark, found))
+
+    def maybe_increment_log_start_offset(self, offset: int) -> bool:
+        """Raise the log start, not past the high watermark; whether it moved. Segments stay until deleted."""
+        with self._state.lock:
+            self._state.check_writable()
+            return deletion.raise_log_start(self._state, offset)
+
+    delete_records = maybe_increment_log_start_offset
+
+    # Writing
+
+    def append_as_leader(
+        self,
+        records: Incoming,
+        *,
+        leader_epoch: int = 0,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        transaction_version: int = TV_UNKNOWN,
+        **options: Unpack[AppendOptions],
+    ) -> LogAppendInfo:
+        """Append records: ready batches as bytes, Arrow columns, or `Record`s; the offsets they were given.
+
+        Batches get their offsets here. `options` are those of `encode_batches`, for records that are no
+        batches yet. An append that breaks a rule is refused whole. Batches that their producer has sent
+        before are not written again: the answer has the offsets of their first append.
+        `transaction_version` is needed for a coordinator's markers.
+        """
+        return appending.append_as_leader(
+            self._state,
+            records,
+            leader_epoch=leader_epoch,
+            origin=origin,
+            transaction_version=transaction_version,
+            options=options,
+        )
+
+    def append_as_follower(self, data: Buffer, leader_epoch: int = (1 << 31) - 1) -> LogAppendInfo:
+        """Append batches with the offsets they have, up to the first of a later epoch than `leader_epoch`."""
+        return appending.append_as_follower(self._state, data, leader_epoch)
+
+    def roll(self, expected_next_offset: int = 0) -> None:
+        """Begin a new segment at the log end, or at an offset past it."""
+        with self._state.lock:
+            self._state.check_writable()
+            rolling.roll(self._state, expected_next_offset)
+
+    def flush(self, *, active: bool = True) -> None:
+        """Return when everything is on the disk; without `active`, all but the active segment."""
+        flushing.flush(self._state, active=active)
+
+    def truncate_to(self, offset: int) -> bool:
+        """Remove everything at or after `offset`; whether there was anything."""
+        with self._state.lock:
+            self._state.check_writable()
+            return truncation.truncate_to(self._state, offset)
+
+    def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
+        """Remove everything, and go on at `offset`."""
+        with self._state.lock:
+            self._state.check_writable()
+            truncation.truncate_fully_and_start_at(self._state, offset, log_start_offset)
+
+    def delete_segments(self, segments: Iterable[Segment]) -> int:
+        """Delete the oldest segments (not the active one); the log start moves behind them."""
+        with self._state.lock:
+            self._state.check_writable()
+            return deletion.delete_segments(self._state, segments)
+
+    def replace_segments(self, new: Sequence[SealedSegment], old: Sequence[Segment]) -> None:
+        """Put `new`, complete as `.cleaned` files, in the place of `old`, whatever happens on the way."""
+        with self._state.lock:
+            self._state.check_writable()
+            deletion.replace_segments(self._state, new, old)
+
+    # Epochs and producers
+
+    def assign_epoch_start_offset(self, leader_epoch: int, start_offset: int) -> None:
+        """Note that a leader epoch begins, before anything is written in it."""
+        with self._state.lock:
+            self._state.check_writable()
+            with self._state.changing_files("writing the epochs of"):
+                self._state.epochs.assign(leader_epoch, start_offset)
+
+    @property
+    def active_producers(self) -> dict[int, ProducerState]:
+        """What is remembered of each producer, by id."""
+        with self._state.lock:
+            return dict(self._state.producers.producers)
+
+    @property
+    def producer_snapshot_offsets(self) -> Sequence[int]:
+        """The offsets of the snapshots there are."""
+        with self._state.lock:
+            return self._state.producers.snapshot_offsets
+
+    def remove_expired_producers(self, now_ms: int | None = None) -> None:
+        """Forget producers that have been silent for longer than `producer_id_expiration_ms`."""
+        with self._state.lock:
+            self._state.producers.remove_expired_producers(self._state.now_ms() if now_ms is None else now_ms)
+
+    def has_late_transaction(self, now_ms: int | None = None) -> bool:
+        """Whether a transaction has been open for longer than any may take."""
+        with self._state.lock:
+            return self._state.producers.has_late_transaction(
+                self._state.now_ms() if now_ms is None else now_ms
+            )
+
+    def take_producer_snapshot(self) -> None:
+        """Write the producers' state now."""
+        with self._state.lock:
+            self._state.check_writable()
+            with self._state.changing_files("writing a snapshot of"):
+                self._state.snapshots.take(self._state.producers)
+
+    # As a whole
+
+    def update_config(self, config: LogConfig) -> LogConfig:
+        """Another configuration from now on; the old one. The active segment keeps its index sizes."""
+        with self._state.lock:
+            before, self._state.config = self._state.config, config
+            return before
+
+    def close(self) -> None:
+        """Flush, write the producers' state, trim the indexes and let go of the files: an orderly stop."""
+        state = self._state
+        with state.lock:
+            state.check_writable()
+            flushing.flush(state)
+            with state.changing_files("closing"):
+                state.snapshots.take(state.producers)
+                state.mark_closed()
+                for segment in state.view.segments:
+                    segment.close()
+
+    def close_handlers(self) -> None:
+        """Let go of the files as they are, because their disk failed. The next open must recover."""
+        with self._state.lock:
+            self._state.mark_closed()
+            for segment in self._state.view.segments:
+                if isinstance(segment, ActiveSegment):
+                    segment.abandon()
+                else:
+                    segment.close()
+
+    def rename(self, name: str) -> None:
+        """Give the directory another name in the same root (`-delete`, `-future`); readers go on reading."""
+        state = self._state
+        with state.lock:
+            state.check_writable()
+            if "/" in name:
+                raise InvalidInputError(f"{name!r} is not a directory's name")
+            parse_partition_directory(name)
+            with state.changing_files("renaming"):
+                state.directory.move(Path(state.directory.path).with_name(name))
+
+    def delete(self) -> None:
+        """Delete the log with its directory; who reads keeps what is mapped."""
+        state = self._state
+        with state.lock:
+            state.check_readable()
+            state.mark_closed()
+            with state.changing_files("deleting"):
+                for segment in state.view.segments:
+                    segment.delete()
+                with state.directory.lock:
+                    fs, path = state.directory.fs, state.directory.path
+                    for entry in fs.list(path):
+                        fs.unlink(f"{path}/{entry.name}")
+                    fs.remove_directory(path)
+
+
+def _check_topic_id(directory: Directory, topic_id: uuid.UUID | None) -> None:
+    if topic_id is None:
+        return
+    path = directory.file(PARTITION_METADATA_FILE)
+    if not directory.fs.exists(path):
+        write_partition_metadata(directory.fs, path, topic_id)
+        return
+    there = read_partition_metadata(directory.fs, path).topic_id
+    if there != topic_id:
+        raise InvalidInputError(f"{directory.path} is of topic {there}, not of {topic_id}")

@@ -1,0 +1,169 @@
+"""What one log is made of: its files, its state, and the picture of it that readers see.
+
+    writer (holds `lock`)          segments, producers, epochs, snapshots, recovery point
+    readers (hold nothing)         `view`: the segments and the offsets of one moment, replaced whole
+
+Everything that changes a log goes through here in the same way: act on the files, then publish a new view.
+What happened to the files and was not published is seen by nobody; a log whose files and state may disagree
+because a disk failed half-way goes `offline`: it can be read, and recovery makes it whole at the next open.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from tidelog.config import LogConfig
+from tidelog.errors import LogClosedError, LogOfflineError
+from tidelog.log.epoch_file import EpochFile
+from tidelog.log.offsets import LogOffsetMetadata, LogOffsets
+from tidelog.log.producers import ProducerStateManager
+from tidelog.log.rolls import draw_jitter_ms
+from tidelog.log.scheduling import Scheduler
+from tidelog.log.segments import LogSegments
+from tidelog.log.snapshot_files import SnapshotFiles
+from tidelog.segment import ActiveSegment
+from tidelog.storage import Directory
+from tidelog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["LogParts", "LogState", "LogView"]
+
+
+class LogView(NamedTuple):
+    """The segments and offsets of one moment."""
+
+    segments: LogSegments
+    offsets: LogOffsets
+
+
+class LogParts(NamedTuple):
+    """What a log is opened with."""
+
+    directory: Directory
+    topic_partition: TopicPartition
+    config: LogConfig
+    now_ms: Callable[[], int]
+    scheduler: Scheduler | None
+    producers: ProducerStateManager
+    snapshots: SnapshotFiles
+    epochs: EpochFile
+    jitter: random.Random
+
+
+class LogState:
+    """A log's parts and what the writer does to them."""
+
+    def __init__(self, parts: LogParts, view: LogView, recovery_point: int) -> None:
+        self.directory = parts.directory
+        self.topic_partition = parts.topic_partition
+        self.config = parts.config
+        self.now_ms = parts.now_ms
+        self.scheduler = parts.scheduler
+        self.producers = parts.producers
+        self.snapshots = parts.snapshots
+        self.epochs = parts.epochs
+        self.lock = threading.RLock()
+        """Held by whoever changes anything here but for `view`'s places."""
+        self.view = view
+        """What readers see."""
+        self.active: ActiveSegment = view.segments.active
+        """The segment that takes appends: the last one of the view."""
+        self.recovery_point = recovery_point
+        """What lies below it is on the disk."""
+        self.truncations = 0
+        """How often the end was cut off: a flush that began before one says nothing about what came after."""
+        self.last_flush_ms = parts.now_ms()
+        self._jitter = parts.jitter
+        self._closed = False
+        self._offline: BaseException | None = None
+
+    # Whether it can be used
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether a disk failed under the log."""
+        return self._offline is not None
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the log was closed or deleted."""
+        return self._closed
+
+    def check_readable(self) -> None:
+        """Refuse a log that was closed."""
+        if self._closed:
+            raise LogClosedError(f"{self.directory.path} was closed or deleted")
+
+    def check_writable(self) -> None:
+        """Refuse a log that was closed, or whose disk failed."""
+        if self._closed or self._offline is not None:
+            self.check_readable()
+            raise LogOfflineError(
+                f"{self.directory.path} is offline since its disk failed ({self._offline}); open it anew"
+            ) from self._offline
+
+    def mark_closed(self) -> None:
+        """Let nobody use it any more."""
+        self._closed = True
+
+    @contextmanager
+    def changing_files(self, what: str) -> Iterator[None]:
+        """Around changes of files that cannot be taken back: an error half-way takes the log offline."""
+        try:
+            yield
+        except LogOfflineError as error:
+            self._offline = self._offline or error
+            raise
+        except OSError as error:
+            self._offline = self._offline or error
+            raise LogOfflineError(f"{what} {self.directory.path} failed: {error}") from error
+
+    # Publishing
+
+    def publish(self, segments: LogSegments, offsets: LogOffsets) -> None:
+        """Let readers see these."""
+        self.view = LogView(segments, offsets)
+
+    def publish_offsets(self, offsets: LogOffsets) -> None:
+        """Let readers see these offsets, with the same segments."""
+        self.view = LogView(self.view.segments, offsets)
+
+    def end_at(self, offset: int) -> LogOffsetMetadata:
+        """`offset` as the log end, with its place in the active segment."""
+        active = self.active
+        return LogOffsetMetadata(offset, active.base_offset, active.size)
+
+    def refresh_unstable(self, offsets: LogOffsets) -> LogOffsets:
+        """`offsets` with the first unstable offset that follows from them and the open transactions."""
+        self.producers.on_high_watermark_updated(offsets.high_watermark.message_offset)
+        return offsets.with_first_unstable(self.producers.first_unstable_offset)
+
+    def move_recovery_point(self, offset: int) -> None:
+        """Set it, down or up."""
+        self.recovery_point = offset
+
+    # Segments
+
+    def create_segment(self, base_offset: int) -> ActiveSegment:
+        """A new, empty segment."""
+        jitter_ms = draw_jitter_ms(self.config, self._jitter)
+        return ActiveSegment.create(
+            self.directory, base_offset, self.config, clock=self.now_ms, jitter_ms=jitter_ms
+        )
+
+    def draw_jitter_ms(self) -> int:
+        """The jitter of a segment that becomes the active one."""
+        return draw_jitter_ms(self.config, self._jitter)
+
+    def later(self, name: str, action: Callable[[], None]) -> None:
+        """Delete something: in `file.delete.delay.ms` where there is a scheduler, else at once."""
+        if self.scheduler is None:
+            action()
+        else:
+            self.scheduler.schedule_once(name, action, self.config.file_delete_delay_ms)
