@@ -10,11 +10,15 @@ from pathlib import Path
 
 from tests.oracle.jars import OracleError
 
-from benchmarks import records
+from benchmarks import log, records, tool
 from benchmarks.harness import Bench, Effort
 from benchmarks.report import Row, print_json, print_table
 
-GROUPS: dict[str, Callable[[Bench], Iterator[Row]]] = {"records": records.rows}
+GROUPS: dict[str, Callable[[Bench], Iterator[Row]]] = {
+    "records": records.rows,
+    "log": log.rows,
+    "tool": tool.rows,
+}
 """Each group is a module; it yields its rows, those that `Bench.selected` wants."""
 
 
@@ -26,9 +30,11 @@ def main() -> int:
         action="append",
         default=[],
         metavar="NAME",
-        help="a group (records) or some of its rows (records/scan); may be repeated",
+        help=f"a group ({', '.join(GROUPS)}) or some of its rows (records/scan); may be repeated",
     )
-    parser.add_argument("--quick", action="store_true", help="small files, short measuring: about a minute")
+    parser.add_argument(
+        "--quick", action="store_true", help="small files, short measuring: two minutes a group"
+    )
     parser.add_argument("--json-only", action="store_true", help="no table, no progress")
     parser.add_argument("--strict", action="store_true", help="exit with 1 when a bar is missed")
     args = parser.parse_args()

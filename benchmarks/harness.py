@@ -5,18 +5,29 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tests.oracle.jars import KAFKA_VERSION, Kafka, Programs
 
-__all__ = ["KAFKA", "Bench", "Effort", "best_seconds"]
+__all__ = ["KAFKA", "Bench", "Effort", "Timing", "best_seconds", "best_seconds_on"]
 
 KAFKA = f"kafka {KAFKA_VERSION}"
 
 _JVM = ("-Xms1g", "-Xmx3g")
 _MIN_REPETITIONS = 3
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """What a program of java/ measured: its best repetition, and what came out of the work."""
+
+    seconds: float
+    witness: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +75,24 @@ class Bench:
         effort = {"warmup_s": self.effort.warmup_s, "measure_s": self.effort.measure_s}
         return self.programs.ask(f"tidelog.bench.{program}", effort | request, limit_s=600, jvm=_JVM)
 
+    def kafka_timing(self, program: str, **request: Any) -> Timing:
+        """What a program that prints its timing has measured."""
+        (answer,) = self.kafka(program, **request)
+        return Timing(float(answer["seconds"]), int(answer["witness"]))
+
     def kafka_seconds(self, program: str, **request: Any) -> float:
         """The best time of a program that prints its timing."""
-        (answer,) = self.kafka(program, **request)
-        return float(answer["seconds"])
+        return self.kafka_timing(program, **request).seconds
 
     def best(self, work: Callable[[], object]) -> float:
         """Seconds of the best repetition of our own (or a Python peer's) work."""
         return best_seconds(work, self.effort.measure_s)
+
+    def best_on(
+        self, prepare: Callable[[], AbstractContextManager[_T]], work: Callable[[_T], object]
+    ) -> float:
+        """Like `best`, with something made anew for each repetition; making and leaving it are not timed."""
+        return best_seconds_on(prepare, work, self.effort.measure_s)
 
     def say(self, text: str) -> None:
         """Progress, on standard error."""
@@ -80,13 +101,24 @@ class Bench:
 
 def best_seconds(work: Callable[[], object], measure_s: float) -> float:
     """The best of as many repetitions as fit `measure_s`, after one that is not counted."""
-    work()
+    return best_seconds_on(nullcontext, lambda _: work(), measure_s)
+
+
+def best_seconds_on(
+    prepare: Callable[[], AbstractContextManager[_T]], work: Callable[[_T], object], measure_s: float
+) -> float:
+    """Like `best_seconds`, of work on what is prepared for each repetition; only the work is timed."""
+    with prepare() as prepared:
+        work(prepared)
     best = float("inf")
     repetitions = 0
-    end = time.perf_counter() + measure_s
-    while repetitions < _MIN_REPETITIONS or time.perf_counter() < end:
-        start = time.perf_counter()
-        work()
-        best = min(best, time.perf_counter() - start)
+    left = measure_s
+    while repetitions < _MIN_REPETITIONS or left > 0:
+        with prepare() as prepared:
+            start = time.perf_counter()
+            work(prepared)
+            taken = time.perf_counter() - start
+        best = min(best, taken)
+        left -= taken
         repetitions += 1
     return best

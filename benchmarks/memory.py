@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.ours import decode, mapped
@@ -23,11 +24,9 @@ def rss_anon() -> int:
     raise RuntimeError("this kernel does not tell RssAnon")
 
 
-def peak_over_baseline(log: Path, warm_up: Path) -> int:
-    """Bytes that decoding `log` takes on top of what decoding a tiny file left behind (imports, pools)."""
-    _decode(warm_up)
-    baseline = rss_anon()
-    peak = baseline
+def watched_peak(work: Callable[[], object]) -> int:
+    """The largest anonymous resident bytes while `work` runs."""
+    peak = rss_anon()
     done = threading.Event()
 
     def watch() -> None:
@@ -37,10 +36,19 @@ def peak_over_baseline(log: Path, warm_up: Path) -> int:
 
     watcher = threading.Thread(target=watch)
     watcher.start()
-    _decode(log)
-    done.set()
-    watcher.join()
-    return peak - baseline
+    try:
+        work()
+    finally:
+        done.set()
+        watcher.join()
+    return max(peak, rss_anon())
+
+
+def peak_over_baseline(log: Path, warm_up: Path) -> int:
+    """Bytes that decoding `log` takes on top of what decoding a tiny file left behind (imports, pools)."""
+    _decode(warm_up)
+    baseline = rss_anon()
+    return watched_peak(lambda: _decode(log)) - baseline
 
 
 def _decode(log: Path) -> None:

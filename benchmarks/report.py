@@ -29,6 +29,11 @@ class Row:
     lower_is_better: bool = False
     """True for times and memory."""
 
+    @classmethod
+    def against_a_bar(cls, bench: str, unit: str, value: float, bar: float, *, lower_is_better: bool) -> Row:
+        """A value that is wanted whatever the peers do."""
+        return cls(bench, unit, value, "what is wanted", bar, 1.0, lower_is_better)
+
     @property
     def ratio(self) -> float:
         """Better-than-peer factor: above 1 we win."""

@@ -26,12 +26,34 @@ final class Bench {
         return MAPPER.readTree(System.in);
     }
 
-    /** Prints {"seconds": best, "repetitions": n, "witness": number}. */
+    /** Makes what a repetition needs and what is let go after it; neither is timed. */
+    interface Preparation<T extends AutoCloseable> {
+        T prepare() throws Exception;
+    }
+
+    /** Work on what was prepared. */
+    interface WorkOn<T> {
+        long once(T prepared) throws Exception;
+    }
+
+    /** Prints {"seconds": best, "repetitions": n, "witness": number} and ends the program. */
     static void run(JsonNode request, Work work) throws Exception {
-        Result best = repeat(work, request.get("warmup_s").asDouble());
+        measure(request, work);
+        System.exit(0);
+    }
+
+    /** The same, without ending the program: there is something to be closed. */
+    static void measure(JsonNode request, Work work) throws Exception {
+        measure(request, () -> () -> {}, nothing -> work.once());
+    }
+
+    /** Like measure, with something made anew for each repetition. */
+    static <T extends AutoCloseable> void measure(JsonNode request, Preparation<T> preparation, WorkOn<T> work)
+        throws Exception {
+        Result best = repeat(preparation, work, request.get("warmup_s").asDouble());
         int repetitions = best.repetitions;
         for (int window = 0; window < MAX_WINDOWS; window++) {
-            Result next = repeat(work, request.get("measure_s").asDouble());
+            Result next = repeat(preparation, work, request.get("measure_s").asDouble());
             repetitions += next.repetitions;
             boolean settled = next.bestNanos > best.bestNanos * STILL_IMPROVING;
             best = next.bestNanos < best.bestNanos ? next : best;
@@ -41,20 +63,25 @@ final class Bench {
         }
         System.out.println(MAPPER.writeValueAsString(Map.of(
             "seconds", best.bestNanos / 1e9, "repetitions", repetitions, "witness", best.witness)));
-        System.exit(0);
+        System.out.flush();
     }
 
     private record Result(long bestNanos, int repetitions, long witness) {}
 
-    private static Result repeat(Work work, double seconds) throws Exception {
+    private static <T extends AutoCloseable> Result repeat(
+        Preparation<T> preparation, WorkOn<T> work, double seconds) throws Exception {
         long best = Long.MAX_VALUE;
         long witness = 0;
         int repetitions = 0;
-        long end = System.nanoTime() + (long) (seconds * 1e9);
-        while (repetitions < MIN_REPETITIONS || System.nanoTime() < end) {
-            long start = System.nanoTime();
-            witness = work.once();
-            best = Math.min(best, System.nanoTime() - start);
+        long left = (long) (seconds * 1e9);
+        while (repetitions < MIN_REPETITIONS || left > 0) {
+            try (T prepared = preparation.prepare()) {
+                long start = System.nanoTime();
+                witness = work.once(prepared);
+                long taken = System.nanoTime() - start;
+                best = Math.min(best, taken);
+                left -= taken;
+            }
             repetitions++;
         }
         return new Result(best, repetitions, witness);

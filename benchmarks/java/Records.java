@@ -112,7 +112,7 @@ public final class Records {
         return witness;
     }
 
-    private static List<SimpleRecord> load(FileRecords records) {
+    static List<SimpleRecord> load(FileRecords records) {
         List<SimpleRecord> loaded = new ArrayList<>();
         for (Record record : records.records()) {
             byte[] value = new byte[record.valueSize()];

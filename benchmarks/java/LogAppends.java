@@ -1,0 +1,108 @@
+package tidelog.bench;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.io.File;
+import java.nio.ByteBuffer;
+import java.nio.file.Files;
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.kafka.common.compress.Compression;
+import org.apache.kafka.common.record.TimestampType;
+import org.apache.kafka.common.record.internal.FileRecords;
+import org.apache.kafka.common.record.internal.MemoryRecords;
+import org.apache.kafka.common.record.internal.MemoryRecordsBuilder;
+import org.apache.kafka.common.record.internal.RecordBatch;
+import org.apache.kafka.common.record.internal.SimpleRecord;
+import org.apache.kafka.storage.internals.log.LogConfig;
+import org.apache.kafka.storage.internals.log.UnifiedLog;
+
+/**
+ * {"task", "file", "dir", "config", ...}: appends to a new log in "dir", as a leader, one batch a call: Kafka takes no more from
+ * a client. Making the log and deleting it are not timed.
+ *
+ * <p>ready: the batches of a .log file, which wait in memory. encode (with "per_batch"): its records, which wait in memory,
+ * into batches, and those.
+ */
+public final class LogAppends {
+    private static final int BATCH_BYTES = 1 << 20;
+    private static final int LENGTH_AT = 8;
+    private static final int OVERHEAD = 12;
+
+    private final File directory;
+    private final LogConfig config;
+
+    private LogAppends(JsonNode request) {
+        directory = Logs.file(request, "dir");
+        config = Logs.config(request);
+    }
+
+    public static void main(String[] args) throws Exception {
+        JsonNode request = Bench.request();
+        LogAppends target = new LogAppends(request);
+        File file = Logs.file(request, "file");
+        switch (request.get("task").asText()) {
+            case "ready" -> {
+                List<ByteBuffer> batches = split(ByteBuffer.wrap(Files.readAllBytes(file.toPath())));
+                Bench.measure(
+                    request,
+                    () -> {
+                        batches.forEach(batch -> batch.putLong(0, 0)); // where the last append stamped its offset
+                        return target.create();
+                    },
+                    fresh -> ready(fresh.log, batches));
+            }
+            case "encode" -> {
+                List<SimpleRecord> records = Records.load(FileRecords.open(file, false));
+                int perBatch = request.get("per_batch").asInt();
+                ByteBuffer buffer = ByteBuffer.allocate(BATCH_BYTES);
+                Bench.measure(request, target::create, fresh -> encode(fresh.log, records, perBatch, buffer));
+            }
+            default -> throw new IllegalArgumentException("no such task: " + request.get("task"));
+        }
+        System.exit(0);
+    }
+
+    /** A new log, deleted without being flushed. */
+    private record Fresh(UnifiedLog log) implements AutoCloseable {
+        @Override
+        public void close() {
+            log.delete();
+        }
+    }
+
+    private Fresh create() throws Exception {
+        return new Fresh(Logs.open(directory, config, 0));
+    }
+
+    private static List<ByteBuffer> split(ByteBuffer data) {
+        List<ByteBuffer> batches = new ArrayList<>();
+        for (int at = 0; at < data.limit(); ) {
+            int size = OVERHEAD + data.getInt(at + LENGTH_AT);
+            batches.add(data.slice(at, size));
+            at += size;
+        }
+        return batches;
+    }
+
+    private static long ready(UnifiedLog log, List<ByteBuffer> batches) throws Exception {
+        for (ByteBuffer batch : batches) {
+            log.appendAsLeader(MemoryRecords.readableRecords(batch.duplicate()), 0);
+        }
+        return log.logEndOffset();
+    }
+
+    private static long encode(UnifiedLog log, List<SimpleRecord> records, int perBatch, ByteBuffer buffer)
+        throws Exception {
+        for (int first = 0; first < records.size(); first += perBatch) {
+            buffer.clear();
+            MemoryRecordsBuilder builder = MemoryRecords.builder(
+                buffer, RecordBatch.MAGIC_VALUE_V2, Compression.NONE, TimestampType.CREATE_TIME, 0);
+            for (int i = first; i < Math.min(records.size(), first + perBatch); i++) {
+                SimpleRecord record = records.get(i);
+                builder.append(record.timestamp(), record.key(), record.value(), record.headers());
+            }
+            log.appendAsLeader(builder.build(), 0);
+        }
+        return log.logEndOffset();
+    }
+}
