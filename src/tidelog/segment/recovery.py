@@ -74,7 +74,7 @@ class Rebuilding:
         position, sound = 0, True
         while sound and position < len(view):
             scan = scan_batches(view, start=position, max_batches=_RUN, source=self._source)
-            sound = scan.fault is None and self._take(view, scan.table)
+            sound = self._take(view, scan.table) and scan.fault is None
             position = int(self._progress[0])
         return position
 
