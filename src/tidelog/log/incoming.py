@@ -61,7 +61,7 @@ def batches_of(records: Incoming, config: LogConfig, now_ms: int, options: Appen
         return Batches(data, _scan(data, torn_tail=False))
     if isinstance(records, EncodedBatches):
         _refuse_options(options)
-        return Batches(bytearray(records.data), BatchTable(records.table.rows.copy()))
+        return Batches(bytearray(records.data), _from_zero(BatchTable(records.table.rows.copy())))
     if isinstance(records, (pa.RecordBatch, pa.Table)):
         return _encode(records, config, now_ms, options)
     if isinstance(records, Record):
@@ -89,7 +89,15 @@ def _encode(
     chosen.setdefault("level", config.compression_level(codec))
     chosen.setdefault("max_batch_bytes", min(DEFAULT_BATCH_BYTES, config.max_message_bytes))
     encoded = encode_batches(columns, now_ms=now_ms, **chosen)
-    return Batches(encoded.data, encoded.table)
+    return Batches(encoded.data, _from_zero(encoded.table))
+
+
+def _from_zero(table: BatchTable) -> BatchTable:
+    """The encoder counts offsets on from batch to batch; what is to be given offsets begins at 0 in each."""
+    rows = table.rows
+    rows[:, 3] -= rows[:, 2]
+    rows[:, 2] = 0
+    return table
 
 
 def _scan(data: Buffer, *, torn_tail: bool) -> BatchTable:

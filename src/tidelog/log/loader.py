@@ -39,9 +39,6 @@ __all__ = ["LoadedLog", "load"]
 
 _logger = logging.getLogger(__name__)
 
-_MAGIC_V2 = 2
-_END = (1 << 63) - 1
-
 
 class LoadedLog(NamedTuple):
     """What loading found."""
@@ -71,12 +68,11 @@ class _Recovery:
 
     def take(self, buffer: memoryview, batches: BatchTable) -> Iterable[AbortedTxn]:
         """Note epochs and producers; the transactions that the batches abort."""
-        if not len(batches) or batches.rows[-1, 5] < _MAGIC_V2:
-            return ()
+        markers = read_markers(buffer, batches)
         latest = self._epochs.cache.latest_epoch
         if int(batches.leader_epoch.max()) > (-1 if latest is None else latest):
             self._assign(batches)
-        completed = self._producers.load(batches, read_markers(buffer, batches))
+        completed = self._producers.load(batches, markers)
         return [
             AbortedTxn(txn.producer_id, txn.first_offset, txn.last_offset, txn.last_stable_offset)
             for txn in completed
