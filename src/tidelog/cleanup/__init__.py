@@ -1,0 +1,14 @@
+"""What becomes of old data: pure plans, and thin executors that go through the log.
+
+retention   whole segments that are too old, too many, or below the log start
+"""
+
+from tidelog.cleanup.retention import (
+    Deletion,
+    RetentionPlan,
+    RetentionReason,
+    apply_retention,
+    plan_retention,
+)
+
+__all__ = ["Deletion", "RetentionPlan", "RetentionReason", "apply_retention", "plan_retention"]
