@@ -32,7 +32,7 @@ ctypedef struct Var:  # pos < 0: minus the fault
 
 cdef Var _varint(const unsigned char* p, Py_ssize_t pos, Py_ssize_t limit, int max_shift) noexcept nogil
 cdef long long _plus(long long a, long long b) noexcept nogil
-cdef Record _head(const unsigned char* p, Py_ssize_t pos, Py_ssize_t end, Facts facts) noexcept nogil
+cdef Record _head(const unsigned char* p, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
 cdef Record find(
     const unsigned char* p,
     Py_ssize_t pos,

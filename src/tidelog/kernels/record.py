@@ -10,7 +10,10 @@ from types import SimpleNamespace
 
 import cython
 
-if not cython.compiled:
+if cython.compiled:
+    from cython.cimports.cpython.object import PyObject_GenericSetAttr as _set
+else:
+    _set = object.__setattr__
     Facts = Record = Body = Var = SimpleNamespace
 
 _END = cython.declare(cython.int, -1)
@@ -51,8 +54,8 @@ def _plus(a, b):
         return ((int(a) + int(b) + 2**63) & (2**64 - 1)) - 2**63
 
 
-def _head(p, pos, end, facts):
-    """Offset and timestamp of the record at `pos`."""
+def _head(p, pos, end):
+    """The record at `pos`; its offset and timestamp are deltas yet."""
     v: Var
     r: Record = Record(code=0, pos=0, limit=0, offset=0, timestamp=0)
     if pos >= end:
@@ -65,12 +68,12 @@ def _head(p, pos, end, facts):
         r.limit = v.pos + v.value
         v = _varint(p, v.pos + 1, r.limit, 63)
     if v.pos >= 0:
-        r.timestamp = facts.max_timestamp if facts.attributes & 8 else _plus(facts.base_timestamp, v.value)
+        r.timestamp = v.value
         v = _varint(p, v.pos, r.limit, 28)
     if v.pos < 0:
         r.code = -v.pos
         return r
-    r.offset = _plus(facts.base, v.value)
+    r.offset = v.value
     r.pos = v.pos
     return r
 
@@ -79,10 +82,15 @@ def find(p, pos, end, facts, by_time, offset, timestamp):
     """Of the records in p[pos:end]: the one at `offset`, or by time the first that is at or after both."""
     r: Record = Record(code=_END, pos=0, limit=0, offset=0, timestamp=0)
     _k: cython.longlong
+    base: cython.longlong = facts.base
+    base_timestamp: cython.longlong = facts.base_timestamp
+    by_log: cython.bint = (facts.attributes & 8) != 0
     for _k in range(facts.count):
-        r = _head(p, pos, end, facts)
+        r = _head(p, pos, end)
         if r.code != 0:
             return r
+        r.offset = _plus(base, r.offset)
+        r.timestamp = facts.max_timestamp if by_log else _plus(base_timestamp, r.timestamp)
         if by_time:
             if r.timestamp >= timestamp and r.offset >= offset:
                 return r
@@ -168,6 +176,23 @@ def fields(p, r, b, facts):
         (facts.attributes & 0x10) != 0,
         (facts.attributes & 0x20) != 0,
     )
+
+
+def make(cls, names: tuple, kinds: tuple, found: tuple):
+    """A `StoredRecord` of what `fields` gave, without headers: a third of the time that calling it takes.
+
+    It is a frozen data class, whose own way is one Python call a field. `names` are its fields, `kinds` the
+    timestamp types by their numbers.
+    """
+    i: cython.Py_ssize_t
+    record = object.__new__(cls)
+    for i in range(12):
+        _set(record, names[i], found[i + 1])
+    _set(record, names[2], kinds[found[3]])
+    _set(record, names[5], ())
+    _set(record, names[12], "")
+    _set(record, names[13], 0)
+    return record
 
 
 def find_in_payload(

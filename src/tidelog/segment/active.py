@@ -65,6 +65,7 @@ class ActiveSegment(Segment):
         "_length",
         "_max",
         "_since",
+        "_slots",
         "created_ms",
         "index_full",
         "jitter_ms",
@@ -88,7 +89,8 @@ class ActiveSegment(Segment):
         self._clock = clock
         self._length = 0  # what a new file was preallocated to
         self._end = self.base_offset + MAX_RELATIVE_OFFSET
-        self._since = 0
+        self._since = 0  # bytes written since the last index entry
+        self._slots = 0
         self._failure: BaseException | None = None
         self.created_ms = clock()
         """When the segment was made or opened, or last became empty."""
@@ -197,7 +199,7 @@ class ActiveSegment(Segment):
         if self.size and not self.time_index.entries:
             newest = self._read_largest()
         self._max = (newest.timestamp, newest.offset)
-        self.index_full = self.offset_index.is_full or self.time_index.is_full
+        self._count_slots()
 
     # Facts
 
@@ -227,11 +229,11 @@ class ActiveSegment(Segment):
 
     def _append_one(self, data: Buffer, row: list[int]) -> None:
         size, last, timestamp = row[1], row[3], row[8]
-        log = self._file.bytes
-        position = log.size
+        position = self._file.bytes.size
         if last > self._end or last <= self._last_offset:
             self._refuse(last)
-        self._check_size(data, position, size)
+        if memoryview(data).nbytes != size or position + size > MAX_SIZE:
+            self._refuse_size(data, position, size)
         largest = self._max if timestamp <= self._max[0] else (timestamp, last)
         indexed = self._since > self._interval
         timed = indexed and largest[0] > self._last_time
@@ -240,8 +242,7 @@ class ActiveSegment(Segment):
             if timed:
                 self.time_index.reserve(2)  # the last slot is for the roll
         try:
-            self._file.append(data)
-            log.publish(position + size)
+            self._file.append(data, position, size)
         except BaseException as error:
             self._undo(error)
             raise
@@ -254,13 +255,14 @@ class ActiveSegment(Segment):
             if timed:
                 self.time_index.maybe_append(*largest)
                 self._last_time = largest[0]
-            self.index_full = self.offset_index.is_full or self.time_index.is_full
+            self._slots -= 1
+            if self._slots <= 0:
+                self._count_slots()
         else:
             self._since += size
 
     def _append_many(self, data: Buffer, rows: Int64Array) -> None:
-        log = self._file.bytes
-        position = log.size
+        position = self._file.bytes.size
         progress = np.array([position, self._last_offset, self._since, *self._max, self._last_time])
         offsets, times = np.empty((2, len(rows)), np.int64), np.empty((2, len(rows)), np.int64)
         taken, fault, some, fewer = index_entries(
@@ -269,12 +271,13 @@ class ActiveSegment(Segment):
         if fault:
             self._refuse(int(rows[taken, 3]))
         end, last, since, timestamp, offset, last_time = progress.tolist()
-        self._check_size(data, position, end - position)
+        size = end - position
+        if memoryview(data).nbytes != size or end > MAX_SIZE:
+            self._refuse_size(data, position, size)
         self.offset_index.reserve(some)
         self.time_index.reserve(fewer + 1 if fewer else 0)
         try:
-            self._file.append(data)
-            log.publish(end)
+            self._file.append(data, position, size)
         except BaseException as error:
             self._undo(error)
             raise
@@ -284,13 +287,20 @@ class ActiveSegment(Segment):
         self._max, self._last_time = (timestamp, offset), last_time
         self.offset_index.append_many(offsets[0, :some], offsets[1, :some])
         self.time_index.append_many(times[0, :fewer], times[1, :fewer])
-        self.index_full = self.offset_index.is_full or self.time_index.is_full
+        self._count_slots()
 
-    def _check_size(self, data: Buffer, position: int, size: int) -> None:
-        if memoryview(data).nbytes != size:
-            raise InvalidInputError(f"{memoryview(data).nbytes} bytes given, but batches of {size}")
-        if size > MAX_SIZE - position:
-            raise InvalidInputError(f"{size} bytes do not fit segment {self.path}, which has {position}")
+    def _count_slots(self) -> None:
+        """Count the indexed batches that both indexes still have room for, and see whether one is full."""
+        offsets = self.offset_index.max_entries - self.offset_index.entries
+        times = self.time_index.max_entries - 1 - self.time_index.entries
+        self._slots = min(offsets, times)
+        self.index_full = self._slots <= 0
+
+    def _refuse_size(self, data: Buffer, position: int, size: int) -> None:
+        given = memoryview(data).nbytes
+        if given != size:
+            raise InvalidInputError(f"{given} bytes given, but batches of {size} in their table")
+        raise InvalidInputError(f"{size} bytes do not fit segment {self.path}, which has {position}")
 
     def _refuse(self, offset: int) -> None:
         """Say why `offset` cannot be the last of an append."""
@@ -401,7 +411,7 @@ class ActiveSegment(Segment):
         self.time_index.maybe_append(*self._max, skip_full_check=True)
         self._last_time = self.time_index.last_entry.timestamp
         self._last_offset = rebuilding.last_offset
-        self.index_full = self.offset_index.is_full or self.time_index.is_full
+        self._count_slots()
         return before - sound
 
 

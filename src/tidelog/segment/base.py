@@ -15,13 +15,14 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
 from tidelog.errors import CompressionError, UnknownCodecError
 from tidelog.index import OffsetIndex, TimeIndex, TransactionIndex, TxnIndexSearchResult
 from tidelog.index.base import MAX_RELATIVE_OFFSET
 from tidelog.kernels.lookup import BAD_START, END, PACKED, UNMAPPED
-from tidelog.kernels.record import find_in_payload
+from tidelog.kernels.record import find_in_payload, make
 from tidelog.records.batches import HEADER_SIZE, BatchTable, scan_batches
 from tidelog.records.compression import decompress
 from tidelog.records.decode import decode_batches
@@ -37,6 +38,7 @@ __all__ = ["BatchPosition", "Segment", "SegmentRead"]
 _NO_BOUND = (1 << 63) - 1
 _MAGIC_V2 = 2
 _TIMESTAMP_TYPES = (TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME)
+_FIELDS = tuple(field.name for field in fields(StoredRecord))
 _LEGACY_COLUMNS = ("offset", "timestamp_ms", "timestampType", "key", "value")
 
 
@@ -385,32 +387,9 @@ class Segment(ABC):
 
 def _record(found: tuple[Any, ...]) -> StoredRecord:
     """The record that a kernel found."""
-    (
-        _,
-        offset,
-        timestamp,
-        kind,
-        key,
-        value,
-        headers,
-        epoch,
-        producer,
-        producer_epoch,
-        sequence,
-        txn,
-        control,
-    ) = found
-    return StoredRecord(
-        offset,
-        timestamp,
-        _TIMESTAMP_TYPES[kind],
-        key,
-        value,
-        () if headers is None else tuple(Header(k.decode(errors="replace"), v) for k, v in headers),
-        epoch,
-        producer,
-        producer_epoch,
-        sequence,
-        txn,
-        control,
-    )
+    record = make(StoredRecord, _FIELDS, _TIMESTAMP_TYPES, found)
+    pairs = found[6]
+    if pairs is None:
+        return record
+    headers = tuple(Header(key.decode(errors="replace"), value) for key, value in pairs)
+    return replace(record, headers=headers)

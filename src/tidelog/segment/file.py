@@ -101,9 +101,10 @@ class LogFile:
 
     # The writer's part
 
-    def append(self, data: ReadableBuffer) -> None:
-        """Write behind the published bytes; they are not published yet."""
-        self._live().pwrite(data, self.bytes.size)
+    def append(self, data: ReadableBuffer, position: int, size: int) -> None:
+        """Write `size` bytes at `position`, the end of the published ones, then publish them."""
+        (self._writer or self._live()).pwrite(data, position)
+        self.bytes.publish(position + size)
 
     def undo(self, length: int) -> None:
         """Remove what was written but not published; the file keeps the `length` it was preallocated to."""
