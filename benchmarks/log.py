@@ -255,6 +255,6 @@ def _scan(bench: Bench, data: LogData) -> Iterator[Row]:
 
         return work
 
-    one, two = (amount / bench.best(scan(threads)) for threads in (1, SCAN_THREADS))
+    one, two = (amount / bench.best_elapsed(scan(threads)) for threads in (1, SCAN_THREADS))
     bar = SCAN_BAR if len(os.sched_getaffinity(0)) >= SCAN_THREADS else None
     yield Row(row, "MB/s", two, "itself on one thread", one, bar)
