@@ -18,10 +18,11 @@ from tidelog import __version__
 from tidelog.cli.errors import explain
 from tidelog.errors import TidelogError
 
-__all__ = ["Debug", "Json", "app", "report"]
+__all__ = ["INTERRUPTED", "Debug", "Json", "app", "report"]
 
 _DEBUG = "tidelog.debug"
-_INTERRUPTED = 130
+INTERRUPTED = 130
+"""The exit code after Ctrl-C, as shells have it."""
 
 
 def report(ctx: typer.Context, error: Exception) -> int:
@@ -46,7 +47,7 @@ class _Commands(TyperGroup):
             _abandon_stdout()
             raise typer.Exit(0) from None
         except KeyboardInterrupt:
-            raise typer.Exit(_INTERRUPTED) from None
+            raise typer.Exit(INTERRUPTED) from None
         except (TidelogError, OSError) as error:
             raise typer.Exit(report(ctx, error)) from None
         return result

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["dump_logs"]
 
 _OTHER_FILES = {CLEAN_SHUTDOWN_FILE, LEADER_EPOCH_FILE, META_PROPERTIES_FILE, PARTITION_METADATA_FILE}
+_CODECS = {int(codec): codec.label for codec in Codec}
 _METADATA_SNAPSHOT = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -43,10 +44,10 @@ _BATCH_COLUMNS = (
     Column("size", "bytes", right=True),
     Column("max_timestamp", "newest record"),
     Column("codec", "codec"),
-    Column("leader_epoch", "epoch", right=True),
-    Column("producer", "producer", right=True),
-    Column("sequence", "sequence", right=True),
-    Column("marks", "marks"),
+    Column("marks", "marks", optional=True),
+    Column("leader_epoch", "epoch", right=True, optional=True),
+    Column("producer", "producer", right=True, optional=True),
+    Column("sequence", "sequence", right=True, optional=True),
 )
 
 
@@ -132,11 +133,11 @@ def _batch_row(batch: BatchTable) -> list[Cell]:
         None if wrapper else count,
         size,
         _time(newest),
-        Codec(codec).label if codec in Codec else "unknown",
+        _CODECS.get(codec, "unknown"),
+        ", ".join(marks),
         None if epoch < 0 else epoch,
         None if producer < 0 else f"{producer}/{producer_epoch}",
         None if sequence < 0 else sequence,
-        ", ".join(marks),
     ]
 
 

@@ -19,24 +19,15 @@ FOUND_WRONG = 1
 USAGE = 2
 
 _NO_SUCH_NAME = {errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG}
-_BEFORE = "what comes before it in the file is sound"
-
-_HINTS: tuple[tuple[type[Exception], str], ...] = (
+_HINTS: tuple[tuple[type[CorruptRecordError], str], ...] = (
     (
         TornBatchError,
-        f"{_BEFORE}; unless a broker is writing to it right now, its last write was cut short, and a broker "
-        "removes that at its next start",
+        "; unless a broker is writing to it now, its last write was cut short, and a broker removes that "
+        "at its next start",
     ),
-    (
-        ChecksumError,
-        f"{_BEFORE}, but these bytes are not those that were written; copy the file from another replica",
-    ),
-    (UnknownMagicError, f"{_BEFORE}; if that is nothing, it is probably not a log file"),
-    (
-        CompressionError,
-        f"{_BEFORE}, but this batch was written by a faulty producer; other readers will stop here too",
-    ),
-    (CorruptRecordError, f"{_BEFORE}; copy the file from another replica, or cut it at that position"),
+    (ChecksumError, ", but these bytes are not those that were written: copy the file from another replica"),
+    (CompressionError, ", but this batch was written by a faulty producer: other readers will stop here too"),
+    (CorruptRecordError, ": copy the file from another replica, or cut it at that position"),
 )
 
 
@@ -48,11 +39,16 @@ def explain(error: Exception) -> tuple[str, int]:
     """The sentence, with what to do next, and the exit code."""
     if isinstance(error, OSError):
         return _explain_os(error)
-    sentence = str(error)
-    for kind, hint in _HINTS:
-        if isinstance(error, kind):
-            return f"{sentence}: {hint}", FOUND_WRONG
-    return sentence, USAGE if isinstance(error, InvalidInputError) else FOUND_WRONG
+    if isinstance(error, CorruptRecordError):
+        return f"{error}: {_hint(error)}", FOUND_WRONG
+    return str(error), USAGE if isinstance(error, InvalidInputError) else FOUND_WRONG
+
+
+def _hint(error: CorruptRecordError) -> str:
+    if error.position == 0 and isinstance(error, (TornBatchError, UnknownMagicError)):
+        return "it is not a log file, or its first write was cut short"
+    advice = next(hint for kind, hint in _HINTS if isinstance(error, kind))
+    return f"what comes before it in the file is sound{advice}"
 
 
 def _explain_os(error: OSError) -> tuple[str, int]:

@@ -26,13 +26,14 @@ from tidelog.records import BatchTable, iter_record_batches, scan_batches, walk_
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["LineStyle", "LogLines"]
+__all__ = ["BUFFER_BYTES", "LineStyle", "LogLines"]
 
 _COLUMNS = ("position", "offset", "timestamp_ms", "key", "value", "headers")
 _RUN_BATCHES = 1024
 _MAX_ROWS = 1 << 13
 _MAX_BYTES = 2 << 20
-_BUFFER_BYTES = 1 << 18
+BUFFER_BYTES = 1 << 18
+"""Small enough for the cache, large enough to be worth a write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +46,22 @@ class LineStyle:
 
 
 class LogLines:
-    """Writes the lines of one log's bytes, which `source` names in errors."""
+    """Writes the lines of one log's bytes, which `source` names in errors, a buffer full at a time."""
 
-    def __init__(self, data: Buffer, source: str, style: LineStyle, write: Callable[[Buffer], None]) -> None:
+    def __init__(
+        self,
+        data: Buffer,
+        source: str,
+        style: LineStyle,
+        write: Callable[[Buffer], None],
+        *,
+        buffer_bytes: int = BUFFER_BYTES,
+    ) -> None:
         self._data = data
         self._source = source
         self._style = style
         self._write = write
-        self._buffer = memoryview(bytearray(_BUFFER_BYTES))
+        self._buffer = memoryview(bytearray(buffer_bytes))
 
     def run(self) -> Iterator[int]:
         """Write all lines, run by run; yields the bytes of each that was done. Raises CorruptRecordError."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 
-from tidelog.cli import dump
-from tidelog.cli.app import app
+from tidelog.cli import copy, dump, find
+from tidelog.cli.app import INTERRUPTED, app
 
 __all__ = ["main"]
 
-COMMANDS = (dump,)
+COMMANDS = (dump, find, copy)
 """The modules of all commands."""
 
 
@@ -18,4 +18,11 @@ def main() -> None:
     try:
         app(prog_name="tidelog")
     except KeyboardInterrupt:  # before or after a command ran
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
+    except Exception as error:
+        if "--debug" in sys.argv:
+            raise
+        what = f"{type(error).__name__}: {error}"
+        sys.exit(
+            f"tidelog: this is a bug in tidelog ({what}): run it again with --debug and report what it says"
+        )

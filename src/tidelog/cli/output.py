@@ -38,16 +38,21 @@ Cell = str | int | float | bool | None
 """What a table holds; None is nothing."""
 
 _PAGE_ROWS = 200
+_GAP = 2
 _PATIENCE_S = 0.5  # how long work may take before it shows a bar
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table: `name` for machines (snake_case), `title` for people."""
+    """A column of a table: `name` for machines (snake_case), `title` for people.
+
+    `right` lines its cells up on the right; an `optional` one gives way where there is no room for all.
+    """
 
     name: str
     title: str
     right: bool = False
+    optional: bool = False
 
 
 class Progress(Protocol):
@@ -194,7 +199,7 @@ class TerminalOutput(_Streams):
         self._console.print(_utf8(text).decode(), style="bold", markup=False, soft_wrap=True)
 
     def table(self, columns: Sequence[Column], rows: Iterable[Sequence[Cell]]) -> None:
-        """A table, page by page: the first page sets the widths."""
+        """A table, page by page."""
         table = _TerminalTable(self._console, columns)
         page: list[list[str]] = []
         try:
@@ -208,32 +213,54 @@ class TerminalOutput(_Streams):
 
 
 class _TerminalTable:
-    """A table that is printed in pages; the heading stands above the first."""
+    """A table that is printed in pages; the heading stands above the first, which sets the widths.
+
+    Where the terminal is too narrow, optional columns are left out, the last ones first, and a line says so.
+    """
 
     def __init__(self, console: Console, columns: Sequence[Column]) -> None:
         self._console = console
         self._columns = columns
-        self._widths: list[int] | None = None
+        self._shown: list[int] = []
+        self._widths: list[int] = []
 
     def show(self, page: Sequence[Sequence[str]]) -> None:
         """Print a page."""
-        from rich import box
         from rich.table import Table
         from rich.text import Text
 
         if not page:
             return
-        heading = self._widths is None
-        if self._widths is None:
-            titles = [column.title for column in self._columns]
-            self._widths = [max(map(len, cells)) for cells in zip(titles, *page, strict=True)]
-        table = Table(box=box.SIMPLE_HEAD if heading else None, pad_edge=heading, show_header=heading)
-        for column, width in zip(self._columns, self._widths, strict=True):
-            justify = "right" if column.right else "left"
-            table.add_column(column.title, justify=justify, min_width=width, overflow="fold")  # type: ignore[arg-type]
+        heading = not self._shown
+        if heading:
+            self._fit(page)
+        table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, show_header=heading)
+        for i in self._shown:
+            column = self._columns[i]
+            table.add_column(
+                column.title,
+                justify="right" if column.right else "left",
+                min_width=self._widths[i],
+                overflow="fold",
+            )
         for cells in page:
-            table.add_row(*map(Text, cells))
+            table.add_row(*(Text(cells[i]) for i in self._shown))
         self._console.print(table)
+
+    def _fit(self, page: Sequence[Sequence[str]]) -> None:
+        """Choose the columns to show."""
+        titles = [column.title for column in self._columns]
+        self._widths = [max(map(len, cells)) for cells in zip(titles, *page, strict=True)]
+        self._shown = list(range(len(self._columns)))
+        hidden: list[str] = []
+        while sum(self._widths[i] + _GAP for i in self._shown) - _GAP > self._console.width:
+            last = next((i for i in reversed(self._shown) if self._columns[i].optional), None)
+            if last is None:
+                break
+            self._shown.remove(last)
+            hidden.insert(0, titles[last])
+        if hidden:
+            self._console.print(f"(a wider terminal would also show: {', '.join(hidden)})", style="dim")
 
 
 def _text(cell: Cell) -> str:
