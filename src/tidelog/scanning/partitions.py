@@ -86,6 +86,8 @@ class Partition:
     def __init__(self, url: str, topic_partition: TopicPartition, root: Root | None = None) -> None:
         self.url = url
         self.topic_partition = topic_partition
+        self.is_named = False
+        """Whether the path that was given is this directory itself, not a root that holds it."""
         self._root = root
 
     def __repr__(self) -> str:
@@ -246,7 +248,9 @@ def _partitions_at(url: str) -> Iterator[Partition]:
         raise InvalidInputError(f"{url} does not exist") from None
     if name is not None and not any(is_directory for _, is_directory in names):
         root = Root(str(Path(url).resolve().parent) if is_local else url.rpartition("/")[0])
-        yield Partition(url, name, root)
+        partition = Partition(url, name, root)
+        partition.is_named = True
+        yield partition
         return
     root = Root(url)
     for entry, is_directory in names:

@@ -1,0 +1,33 @@
+"""Spark: logs as DataFrames and streams (`format("tidelog")`), and jobs over whole directories.
+
+    source, batch, streaming   the data source              schemas    its columns
+    options                    its options                  offsets    options -> ranges of offsets
+    losses                     what failOnDataLoss decides  sessions   a session that finds this Python
+
+`pyspark` is an extra; nothing here is imported before it is used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tidelog.spark.sessions import MissingDependencyError, session
+
+__all__ = ["MissingDependencyError", "session"]
+
+_LAZY = {
+    "MissingDependencyError": "tidelog.spark.sessions",
+    "session": "tidelog.spark.sessions",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'tidelog.spark' has no attribute {name!r}")
+    from importlib import import_module
+
+    from tidelog.spark.sessions import require_pyspark
+
+    require_pyspark()
+    return getattr(import_module(_LAZY[name]), name)

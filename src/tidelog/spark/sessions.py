@@ -1,0 +1,71 @@
+"""A Spark session whose workers run this very Python, and what to say where there is no Spark to be had."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidelog.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["MissingDependencyError", "require_java", "require_pyspark", "session"]
+
+_INSTALL_PYSPARK = "Spark needs PySpark 4: pip install 'tidelog[spark]'"
+_INSTALL_JAVA = (
+    "Spark needs Java 17 or later: install a JDK (Debian and Ubuntu: apt install openjdk-17-jre-headless; "
+    "macOS: brew install openjdk@17) and put java on the PATH, or set JAVA_HOME"
+)
+
+
+class MissingDependencyError(InvalidInputError, ImportError):
+    """Something that Spark needs is not installed; the message says how to get it."""
+
+
+def require_pyspark() -> None:
+    """Raise `MissingDependencyError` where PySpark is not installed, or too old."""
+    try:
+        import pyspark
+    except ImportError as error:
+        raise MissingDependencyError(_INSTALL_PYSPARK) from error
+    if int(pyspark.__version__.split(".")[0]) < 4:
+        raise MissingDependencyError(f"{_INSTALL_PYSPARK} (found {pyspark.__version__})")
+
+
+def require_java() -> None:
+    """Raise `MissingDependencyError` where Spark would find no Java to run on."""
+    home = os.environ.get("JAVA_HOME")
+    java = Path(home, "bin", "java") if home else None
+    if java is not None and not java.exists():
+        raise MissingDependencyError(f"JAVA_HOME is {home}, but there is no {java}. {_INSTALL_JAVA}")
+    if java is None and shutil.which("java") is None:
+        raise MissingDependencyError(_INSTALL_JAVA)
+
+
+def session(
+    master: str = "local[*]", *, app_name: str = "tidelog", config: Mapping[str, object] | None = None
+) -> SparkSession:
+    """A session on `master`, the running one if there is one.
+
+    Driver and workers get this interpreter, unless `PYSPARK_PYTHON` says otherwise: Spark's own choice is the
+    `python3` on the PATH, which need not have tidelog. `sc://host` is Spark Connect.
+    """
+    require_pyspark()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", os.environ["PYSPARK_PYTHON"])
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(app_name)
+    if master.startswith("sc://"):
+        builder = builder.remote(master)
+    else:
+        require_java()
+        builder = builder.master(master)
+    for key, value in (config or {}).items():
+        builder = builder.config(key, str(value))
+    return builder.getOrCreate()

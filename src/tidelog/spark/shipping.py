@@ -1,0 +1,71 @@
+"""Sending our objects to executors, and a plain word where they have no tidelog to receive them with.
+
+Spark pickles what a task needs. Our classes are pickled by name, so an executor without the package would
+fail deep inside the unpickler. Instead they travel as bytes, in the hand of one small function that Spark
+pickles with its code (as it does with every function made inside another): it opens them, or says what is
+missing and how to bring it there.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from typing import Any
+
+__all__ = ["Shipped", "ship"]
+
+
+def _make_receiver() -> Callable[[bytes], Any]:
+    def receive(payload: bytes) -> Any:
+        import pickle
+        import sys
+
+        try:
+            return pickle.loads(payload)
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(
+                f"the Python of this Spark worker, {sys.executable}, has no module {error.name!r}: install "
+                "tidelog on every worker (pip install 'tidelog[spark]') in the Python that "
+                "spark.pyspark.python or PYSPARK_PYTHON names",
+                name=error.name,
+            ) from error
+
+    return receive
+
+
+_receive = _make_receiver()
+
+
+class Shipped:
+    """An object whose class an executor may lack."""
+
+    def __reduce__(self) -> tuple[Callable[[bytes], Any], tuple[bytes]]:
+        """Travel as bytes."""
+        return _receive, (pickle.dumps(_Parcel(type(self), self.__dict__)),)
+
+
+class _Parcel:
+    """Pickles as what makes the object again."""
+
+    def __init__(self, kind: type, state: dict[str, Any]) -> None:
+        self._kind = kind
+        self._state = state
+
+    def __reduce__(self) -> tuple[Callable[[type, dict[str, Any]], Any], tuple[type, dict[str, Any]]]:
+        return _restore, (self._kind, self._state)
+
+
+def _restore(kind: type, state: dict[str, Any]) -> Any:
+    made = kind.__new__(kind)
+    made.__dict__.update(state)
+    return made
+
+
+def ship(work: Callable[[Iterator[Any]], Iterator[Any]]) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """`work`, a picklable callable of ours, as a function to give to `mapInArrow`."""
+    payload, receive = pickle.dumps(work), _receive
+
+    def run(batches: Iterator[Any]) -> Iterator[Any]:
+        return iter(receive(payload)(batches))
+
+    return run

@@ -1,0 +1,37 @@
+"""`format("tidelog")`: the data source that Spark finds by itself, through `pyspark_tidelog`."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from tidelog.spark.batch import BatchReader
+from tidelog.spark.offsets import select_partitions
+from tidelog.spark.options import SourceOptions
+from tidelog.spark.schemas import Wanted, source_schema
+
+__all__ = ["TidelogSource"]
+
+
+class TidelogSource(DataSource):
+    """Directories of Kafka's logs as DataFrames, under the options of Spark's Kafka connector."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        self._options = SourceOptions.parse(options)
+
+    @classmethod
+    def name(cls) -> str:
+        """What `format(...)` takes."""
+        return "tidelog"
+
+    def schema(self) -> StructType:
+        """The connector's columns and what the options add; asked at `load`, so the path is checked here."""
+        select_partitions(self._options, may_be_none=True)
+        return source_schema(self._options)
+
+    def reader(self, schema: StructType) -> BatchReader:
+        """A batch read of the columns in `schema`."""
+        return BatchReader(self._options, Wanted.of(schema))
