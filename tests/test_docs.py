@@ -1,0 +1,103 @@
+"""The README, the docs and the examples do what they say.
+
+In each document, from top to bottom and in one directory of its own:
+
+- `python` blocks run, sharing their names;
+- `console` blocks run their lines that begin with `$ `; what follows is what they print, `...` being anything.
+
+Other blocks are only shown.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+_BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A block of a document."""
+
+    language: str
+    text: str
+    where: str
+
+
+def blocks(document: Path) -> list[Block]:
+    """The blocks that run, in order."""
+    text = document.read_text()
+    return [
+        Block(found[1], found[2], f"{document.name}:{text.count(chr(10), 0, found.start()) + 1}")
+        for found in _BLOCK.finditer(text)
+    ]
+
+
+def run_python(block: Block, names: dict[str, object]) -> None:
+    """Run a block; a comment `# -> text` behind a print says what it prints."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(compile("\n" * int(block.where.rpartition(":")[2]) + block.text, block.where, "exec"), names)
+    expected = re.findall(r"# -> (.*)$", block.text, re.MULTILINE)
+    if expected:
+        assert out.getvalue().splitlines() == expected, block.where
+
+
+def run_console(block: Block, directory: Path) -> None:
+    """Run the commands of a block and compare what they print."""
+    for command, expected in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block.text, re.MULTILINE):
+        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+        done = subprocess.run(
+            ["bash", "-o", "pipefail", "-c", command],
+            cwd=directory,
+            env=os.environ | {"PATH": path},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        pattern = re.escape(expected).replace(re.escape("..."), r"[^\n]*(?:\n[^\n]*)*?")
+        assert re.fullmatch(pattern, done.stdout), f"{block.where}: {command}\nprinted:\n{done.stdout}"
+
+
+@pytest.mark.parametrize("document", [d for d in DOCUMENTS if blocks(d)], ids=lambda path: path.name)
+def test_examples_in_documents_run(document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"__name__": document.stem}
+    for block in blocks(document):
+        if block.language == "python":
+            run_python(block, names)
+        else:
+            run_console(block, tmp_path)
+
+
+def test_the_readme_has_a_python_example() -> None:
+    assert [block for block in blocks(ROOT / "README.md") if block.language == "python"]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_between_documents_lead_somewhere(document: Path) -> None:
+    for target in re.findall(r"\]\((?!https?://|#)([^)#]+)", document.read_text()):
+        assert (document.parent / target).exists(), f"{document.name} links to {target}"
+
+
+def test_the_demo_runs() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "examples/demo.py"], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "864 records in 9 zstd batches" in done.stdout
+    assert "400 records, then ChecksumError" in done.stdout
