@@ -3,7 +3,7 @@
 In each document, from top to bottom and in one directory of its own:
 
 - `python` blocks run, sharing their names;
-- `console` blocks run their lines that begin with `$ `; what follows is what they print, `...` being anything.
+- `console` blocks run their lines that begin with `$ `; what follows is what they print, `...` is anything.
 
 Other blocks are only shown.
 """
