@@ -50,6 +50,7 @@ __all__ = ["ActiveSegment"]
 
 _NEVER = 1 << 63  # no offset is larger: stands for the last offset where nothing can be appended any more
 _KINDS = (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
+_FEW_ENTRIES = 16  # added one by one: checking arrays costs as much as so many checks
 
 
 class ActiveSegment(Segment):
@@ -208,6 +209,12 @@ class ActiveSegment(Segment):
         """The largest timestamp and the last offset of the batch that has it; (-1, base offset) for none."""
         return TimestampOffset(*self._max)
 
+    @property
+    def largest_timestamp(self) -> int:
+        """The largest timestamp; the file's modification time where no record has one."""
+        found = self._max[0]
+        return found if found >= 0 else self.mtime_ms
+
     def _times_are_sound(self) -> bool:
         return True
 
@@ -285,9 +292,19 @@ class ActiveSegment(Segment):
             self._first_timestamp = int(rows[0, 8])
         self._last_offset, self._since = last, since
         self._max, self._last_time = (timestamp, offset), last_time
-        self.offset_index.append_many(offsets[0, :some], offsets[1, :some])
-        self.time_index.append_many(times[0, :fewer], times[1, :fewer])
+        self._add_entries(offsets[:, :some], times[:, :fewer])
         self._count_slots()
+
+    def _add_entries(self, offsets: Int64Array, times: Int64Array) -> None:
+        """Add entries that there is room for."""
+        if offsets.shape[1] > _FEW_ENTRIES:
+            self.offset_index.append_many(*offsets)
+            self.time_index.append_many(*times)
+            return
+        for offset, position in offsets.T.tolist():
+            self.offset_index.append(offset, position)
+        for timestamp, offset in times.T.tolist():
+            self.time_index.maybe_append(timestamp, offset)
 
     def _count_slots(self) -> None:
         """Count the indexed batches that both indexes still have room for, and see whether one is full."""

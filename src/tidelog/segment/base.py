@@ -195,11 +195,10 @@ class Segment(ABC):
             return None
         start, view = found
         wanted = max(max_size, start.size) if min_one_message else max_size
-        end = len(view) if max_position is None else min(max_position, len(view))
-        if wanted == 0 or end <= start.position:
-            return SegmentRead(start, view[:0], False)
-        data = view[start.position : min(start.position + wanted, end)]
-        return SegmentRead(start, data, wanted < start.size)
+        end = start.position + wanted
+        if max_position is not None:
+            end = max(min(end, max_position), start.position)
+        return SegmentRead(start, view[start.position : end], 0 < wanted < start.size)
 
     def read_record(self, offset: int) -> StoredRecord | None:
         """The record at exactly this offset; None where there is none (a hole, or behind the last)."""
@@ -216,10 +215,12 @@ class Segment(ABC):
         """The first record at or after `starting_offset` whose timestamp is not below `timestamp`."""
         start, bound = 0, _NO_BOUND
         if self._times_are_sound():
-            bound = max(self.time_index.lookup(timestamp).offset, starting_offset)
+            bound = max(self.time_index.lookup_offset(timestamp), starting_offset)
             start = self._position(bound)
         while True:
-            found = self._ask(self._file.bytes.find_time, start, bound, timestamp, starting_offset)
+            found = self._file.bytes.find_time(start, bound, timestamp, starting_offset)
+            if found[0]:
+                found = self._ask(self._file.bytes.find_time, start, bound, timestamp, starting_offset)
             if found[0] == END:
                 return None
             if found[0] == 0:
@@ -229,6 +230,8 @@ class Segment(ABC):
             if unpacked is not None:
                 return unpacked
             start, bound = batch.end, _NO_BOUND
+            if start == len(found[1]):
+                return None
 
     def fetch_upper_bound_offset(self, start_position: int, fetch_size: int) -> int | None:
         """An offset outside of a fetch of so many bytes from `start_position`; None where no entry tells."""
