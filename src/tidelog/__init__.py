@@ -6,14 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tidelog.log import Log
+    from tidelog.manager import Store, open
     from tidelog.scanning import scan
 
 __version__ = "0.1.0"
 
-__all__ = ["Log", "__version__", "scan"]
+__all__ = ["Log", "Store", "__version__", "open", "scan"]
 
 # Imported at first use: `import tidelog` and the command's start-up stay light.
-_LAZY = {"Log": "tidelog.log", "scan": "tidelog.scanning"}
+_LAZY = {
+    "Log": "tidelog.log",
+    "Store": "tidelog.manager",
+    "open": "tidelog.manager",
+    "scan": "tidelog.scanning",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -30,7 +30,7 @@ from tidelog.records import (
     encode_records,
     parse_control,
 )
-from tidelog.records.control import SnapshotFooter, SnapshotHeader
+from tidelog.records.control import KRaftVoters, SnapshotFooter, SnapshotHeader
 from tidelog.storage import FileSystem, atomic_write, map_file, read_file
 from tidelog.storage.names import CLUSTER_METADATA_TOPIC, FileKind, Transient, parse_segment_file
 
@@ -71,6 +71,8 @@ class ClusterMetadata:
     """Where the log ends, and the epoch of its last batch (of its snapshot, if nothing follows)."""
     fault: CorruptRecordError | None = None
     """What the log was not read beyond."""
+    voters: tuple[int, ...] = ()
+    """Who votes, where the log itself says so (KRaft version 1)."""
 
 
 def encode_records_batch(
@@ -151,22 +153,34 @@ def read_cluster_metadata(fs: FileSystem, root: StrPath) -> ClusterMetadata:
 def _read_log(fs: FileSystem, directory: str) -> ClusterMetadata:
     names = sorted(entry.name for entry in fs.list(directory) if not entry.is_directory)
     image, end, epoch = MetadataImage(), 0, 0
+    voters: tuple[int, ...] = ()
     snapshots = [match for name in names if (match := _SNAPSHOT.fullmatch(name))]
     if snapshots:
         newest = snapshots[-1]
         end, epoch = int(newest[1]), int(newest[2])
         path = f"{directory}/{newest[0]}"
-        image = MetadataImage.of(read_snapshot(read_file(fs, path), path))
+        data = read_file(fs, path)
+        image, voters = MetadataImage.of(read_snapshot(data, path)), _voters(decode_records(data), ())
     fault = None
     try:
         for stored in _log_records(fs, directory, names):
             if stored.offset >= end:
                 end, epoch = stored.offset + 1, stored.leader_epoch
-                if not stored.control:
+                if stored.control:
+                    voters = _voters([stored], voters)
+                else:
                     image.replay(parse_record(stored.value))
     except CorruptRecordError as error:
         fault = error
-    return ClusterMetadata(image, in_log=True, end_offset=end, leader_epoch=epoch, fault=fault)
+    return ClusterMetadata(image, True, end, epoch, fault, voters)
+
+
+def _voters(records: Iterable[StoredRecord], otherwise: tuple[int, ...]) -> tuple[int, ...]:
+    """The voters that the last control record about them names."""
+    for stored in records:
+        if stored.control and isinstance(told := parse_control(stored.key, stored.value), KRaftVoters):
+            otherwise = tuple(voter.id for voter in told.voters)
+    return otherwise
 
 
 def _log_records(fs: FileSystem, directory: str, names: Sequence[str]) -> Iterator[StoredRecord]:

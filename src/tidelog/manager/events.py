@@ -1,0 +1,94 @@
+"""What happens while a store is opened and run, told as it happens to whoever asked (`open(on_event=...)`).
+
+Events of loading come from several threads, one at a time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog.types import TopicPartition
+
+__all__ = [
+    "Event",
+    "LoadFinished",
+    "LoadProgress",
+    "LoadStarted",
+    "LogFailed",
+    "LogStrayed",
+    "RootWentOffline",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadStarted:
+    """A root's logs are about to be loaded; without `clean`, all past their recovery points is checked."""
+
+    root: str
+    clean: bool
+    logs: int
+    segments: int
+    """How many segments will be recovered."""
+    size_bytes: int
+    """And how many bytes they have."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadProgress:
+    """One more log of a root is loaded."""
+
+    root: str
+    partition: TopicPartition
+    logs_done: int
+    logs: int
+    segments_done: int
+    segments: int
+    bytes_done: int
+    size_bytes: int
+    elapsed_ms: int
+
+    @property
+    def left_ms(self) -> int:
+        """How much longer it takes if it goes on like this."""
+        if self.bytes_done:
+            return self.elapsed_ms * (self.size_bytes - self.bytes_done) // self.bytes_done
+        return self.elapsed_ms * (self.logs - self.logs_done) // max(self.logs_done, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadFinished:
+    """All logs of a root are loaded, or have failed."""
+
+    root: str
+    logs: int
+    failed: int
+    elapsed_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogFailed:
+    """A log could not be loaded, or its disk failed later; it is offline."""
+
+    partition: TopicPartition
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogStrayed:
+    """A directory belongs to no topic, and was renamed."""
+
+    partition: TopicPartition
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RootWentOffline:
+    """A root cannot be used any more, and none of its logs."""
+
+    root: str
+    reason: str
+
+
+Event = LoadStarted | LoadProgress | LoadFinished | LogFailed | LogStrayed | RootWentOffline

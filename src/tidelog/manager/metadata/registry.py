@@ -1,0 +1,137 @@
+"""The metadata of a store: read when it is opened, changed as its topics change.
+
+    no metadata log yet     `bootstrap.checkpoint` is replaced whole
+    a metadata log          one batch is appended to it, in the epoch of its last one, and synced
+
+Either way a change is there wholly or not at all. A metadata log that several voters share is not ours to
+append to; neither is one that ends inside a transaction or in damage.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import uuid
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from tidelog.errors import LogError
+from tidelog.log import Log
+from tidelog.manager.metadata.files import (
+    BOOTSTRAP_FILE,
+    METADATA_DIRECTORY,
+    ClusterMetadata,
+    encode_records_batch,
+    read_bootstrap,
+    read_cluster_metadata,
+    write_bootstrap,
+)
+from tidelog.manager.metadata.image import MetadataImage
+from tidelog.manager.metadata.records import MetadataRecord
+from tidelog.manager.metadata.registration import Registration, bootstrap, changes
+from tidelog.storage import FileSystem, read_file
+
+__all__ = ["Registry"]
+
+_QUORUM_STATE = "quorum-state"
+
+
+class Registry:
+    """Which topics there are, as a broker will be told."""
+
+    def __init__(self, fs: FileSystem, root: str, node_id: int, now_ms: Callable[[], int]) -> None:
+        """Read what the metadata files of `root` say; nothing is changed."""
+        self._fs = fs
+        self._root = root
+        self._node_id = node_id
+        self._now_ms = now_ms
+        self._lock = threading.Lock()
+        self._found: ClusterMetadata = read_cluster_metadata(fs, root)
+
+    @property
+    def image(self) -> MetadataImage:
+        """What is known now."""
+        return self._found.image
+
+    @property
+    def is_new(self) -> bool:
+        """Whether there is no metadata at all: nobody has said yet what belongs here."""
+        return not self._found.in_log and not self._fs.exists(f"{self._root}/{BOOTSTRAP_FILE}")
+
+    @property
+    def in_log(self) -> bool:
+        """Whether a broker has begun a metadata log."""
+        return self._found.in_log
+
+    def register(
+        self,
+        topics: Iterable[Registration] = (),
+        *,
+        removed: Collection[uuid.UUID] = (),
+        largest_producer_id: int = -1,
+    ) -> bool:
+        """Make the metadata say this too, durably; False where it does already."""
+        with self._lock:
+            records = changes(
+                self.image,
+                topics,
+                node_id=self._node_id,
+                removed=removed,
+                largest_producer_id=largest_producer_id,
+            )
+            if records and self._found.in_log:
+                self._append(records)
+            elif records or self.is_new:
+                existing = read_bootstrap(self._fs, self._root)
+                whole = bootstrap(existing, records, node_id=self._node_id)
+                write_bootstrap(self._fs, self._root, whole, timestamp_ms=self._now_ms())
+            else:
+                return False
+            self._found = read_cluster_metadata(self._fs, self._root)
+            return True
+
+    def _append(self, records: Sequence[MetadataRecord]) -> None:
+        """Append a batch to the metadata log and sync it."""
+        directory = f"{self._root}/{METADATA_DIRECTORY}"
+        self._check_ours(directory)
+        found = self._found
+        data = encode_records_batch(
+            records,
+            base_offset=found.end_offset,
+            leader_epoch=found.leader_epoch,
+            timestamp_ms=self._now_ms(),
+        )
+        # Always recovered, as a broker does with its metadata log: no clean-shutdown file speaks for it.
+        with Log.open(directory, fs=self._fs, recovery_point=found.end_offset, now_ms=self._now_ms) as log:
+            if log.log_end_offset != found.end_offset:
+                raise LogError(
+                    f"{directory} ends at {log.log_end_offset}, but its records at {found.end_offset}: "
+                    "start its broker once to bring it in order"
+                )
+            log.append_as_follower(data)
+            log.flush()
+
+    def _check_ours(self, directory: str) -> None:
+        found = self._found
+        if found.fault is not None:
+            raise LogError(
+                f"{directory} is damaged ({found.fault}): start its broker once to bring it in order"
+            )
+        if found.image.in_transaction:
+            raise LogError(
+                f"{directory} ends inside a transaction: start its broker once to bring it in order"
+            )
+        voters = found.voters or _voters(self._fs, f"{directory}/{_QUORUM_STATE}")
+        if voters and set(voters) != {self._node_id}:
+            raise LogError(
+                f"{directory} is shared by the voters {sorted(voters)}: topics of a cluster are changed "
+                "through its brokers"
+            )
+
+
+def _voters(fs: FileSystem, path: str) -> tuple[int, ...]:
+    """The voters that a quorum-state file names; none where it is missing or names none."""
+    try:
+        state = json.loads(read_file(fs, path))
+        return tuple(int(voter["voterId"]) for voter in state.get("currentVoters") or ())
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+        return ()
