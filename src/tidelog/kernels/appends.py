@@ -10,6 +10,8 @@ import cython
 if cython.compiled:
     from cython.cimports.tidelog.kernels.crc import crc32c_range
 else:
+    from types import SimpleNamespace as Facts
+
     from tidelog.kernels.crc import crc32c_range
 
 _RAFT_EPOCH = cython.declare(cython.int, 1)
@@ -75,6 +77,48 @@ def _analyze_one(
     return 0
 
 
+def analyze_rows(rows, n, origin, leader_epoch, max_message_bytes, target_codec, log_append_time):
+    """`analyze` for other kernels: the first `n` rows."""
+    i: cython.Py_ssize_t
+    bits: cython.longlong
+    facts: Facts = Facts(
+        fault=0,
+        taken=0,
+        last_offset=-1,
+        last_epoch=-1,
+        max_timestamp=-1,
+        codec=0,
+        size=0,
+        with_producer=False,
+        rewrites=0,
+    )
+    for i in range(n):
+        if origin == _REPLICATION and rows[i, 4] > leader_epoch:
+            break
+        facts.fault = _analyze_one(rows, i, origin, leader_epoch, max_message_bytes, facts.last_offset)
+        bits = rows[i, 6]
+        if facts.fault == 0 and origin <= _COORDINATOR and rows[i, 5] >= 1 and (bits & 8) != 0:
+            if log_append_time or rows[i, 8] == -1:
+                facts.fault = _TIMESTAMP_TYPE
+        if facts.fault != 0:
+            break
+        facts.taken += 1
+        facts.last_offset = rows[i, 3]
+        facts.last_epoch = rows[i, 4]
+        facts.size += rows[i, 1]
+        if rows[i, 8] > facts.max_timestamp:
+            facts.max_timestamp = rows[i, 8]
+        if rows[i, 9] >= 0:
+            facts.with_producer = True
+        if (bits & 7) != 0:
+            facts.codec = bits & 7
+        if rows[i, 5] != 2:
+            facts.rewrites += 1
+        elif target_codec >= 0 and (bits & 7) != target_codec and not ((bits & 0x27) == 0x20):
+            facts.rewrites += 1
+    return facts
+
+
 def analyze(
     rows: cython.longlong[:, ::1],
     origin: cython.int,
@@ -91,55 +135,23 @@ def analyze(
     be written anew because their magic or codec is not the target's); a fault is of the row after those
     taken.
     """
-    i: cython.Py_ssize_t
-    n: cython.Py_ssize_t = rows.shape[0]
-    fault: cython.int = 0
-    last_offset: cython.longlong = -1
-    last_epoch: cython.longlong = -1
-    max_timestamp: cython.longlong = -1
-    codec: cython.longlong = 0
-    size: cython.longlong = 0
-    with_producer: cython.bint = False
-    rewrites: cython.Py_ssize_t = 0
-    taken: cython.Py_ssize_t = 0
-    bits: cython.longlong
+    facts: Facts
     if rows.shape[1] != 16:
         raise ValueError("a table of batches has 16 columns")
     with cython.nogil:
-        for i in range(n):
-            if origin == _REPLICATION and rows[i, 4] > leader_epoch:
-                break
-            fault = _analyze_one(rows, i, origin, leader_epoch, max_message_bytes, last_offset)
-            bits = rows[i, 6]
-            if fault == 0 and origin <= _COORDINATOR and rows[i, 5] >= 1 and (bits & 8) != 0:
-                if log_append_time or rows[i, 8] == -1:
-                    fault = _TIMESTAMP_TYPE
-            if fault != 0:
-                break
-            taken += 1
-            last_offset = rows[i, 3]
-            last_epoch = rows[i, 4]
-            size += rows[i, 1]
-            if rows[i, 8] > max_timestamp:
-                max_timestamp = rows[i, 8]
-            if rows[i, 9] >= 0:
-                with_producer = True
-            if (bits & 7) != 0:
-                codec = bits & 7
-            if rows[i, 5] != 2:
-                rewrites += 1
-            elif target_codec >= 0 and (bits & 7) != target_codec and not ((bits & 0x27) == 0x20):
-                rewrites += 1
+        facts = analyze_rows(
+            rows, rows.shape[0], origin, leader_epoch, max_message_bytes, target_codec, log_append_time
+        )
     return (
-        fault,
-        taken,
-        int(last_offset),
-        int(last_epoch),
-        int(max_timestamp),
-        int(codec),
-        int(size),
-        with_producer,
-        rewrites,
+        facts.fault,
+        facts.taken,
+        int(facts.last_offset),
+        int(facts.last_epoch),
+        int(facts.max_timestamp),
+        int(facts.codec),
+        int(facts.size),
+        facts.with_producer,
+        facts.rewrites,
     )
 
 

@@ -12,18 +12,15 @@ have one (2^63 - 1 where none has), the largest is -1 where none has.
 
 import cython
 
+if not cython.compiled:
+    from types import SimpleNamespace as Said
+    from types import SimpleNamespace as Summary
+
 _MAX = cython.declare(cython.longlong, 9223372036854775807)
 _MASK32 = cython.declare(cython.ulonglong, 0xFFFFFFFF)
 _MASK64 = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
 
 _Var = cython.struct(value=cython.longlong, pos=cython.Py_ssize_t)  # pos < 0: it does not end in time
-_Said = cython.struct(
-    sound=cython.bint,
-    in_order=cython.bint,
-    smallest=cython.longlong,
-    largest=cython.longlong,
-    keyless=cython.longlong,
-)
 
 
 @cython.cfunc
@@ -116,19 +113,9 @@ def _headers_end(
     return pos
 
 
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def _walk(
-    p: cython.pointer[cython.const[cython.uchar]],
-    pos: cython.Py_ssize_t,
-    end: cython.Py_ssize_t,
-    count: cython.longlong,
-    base_timestamp: cython.longlong,
-    all_at: cython.longlong,
-) -> _Said:
+def _walk(p, pos, end, count, base_timestamp, all_at):
     """Sum up the `count` records in p[pos:end]. `all_at` >= 0 is the time of all of them."""
-    said: _Said = _Said(sound=False, in_order=True, smallest=_MAX, largest=-1, keyless=0)
+    said: Said = Said(sound=False, in_order=True, smallest=_MAX, largest=-1, keyless=0)
     time: cython.longlong
     limit: cython.Py_ssize_t
     k: cython.longlong
@@ -173,6 +160,36 @@ def _walk(
     return said
 
 
+def sum_up_rows(buf, rows, n, origin, largest):
+    """`sum_up` for other kernels: the first `n` rows, which lie in the buffer."""
+    i: cython.Py_ssize_t
+    at: cython.longlong
+    said: Said
+    total: Summary = Summary(bad=-1, smallest=_MAX, largest=-1, keyless=0)
+    for i in range(n):
+        if rows[i, 5] != 2 or (rows[i, 6] & 7) != 0:
+            continue
+        at = rows[i, 0] - origin
+        said = _walk(
+            cython.address(buf[0]) if cython.compiled else buf,
+            at + 61,
+            at + rows[i, 1],
+            rows[i, 12],
+            rows[i, 7],
+            rows[i, 8] if (rows[i, 6] & 8) != 0 else -1,
+        )
+        if rows[i, 1] < 61 or not said.sound:
+            total.bad = i
+            break
+        largest[i] = said.largest
+        total.keyless += said.keyless
+        if said.largest > total.largest:
+            total.largest = said.largest
+        if said.smallest < total.smallest:
+            total.smallest = said.smallest
+    return total
+
+
 def sum_up(
     buf: cython.const[cython.uchar][::1],
     rows: cython.longlong[:, ::1],
@@ -187,11 +204,7 @@ def sum_up(
     i: cython.Py_ssize_t
     n: cython.Py_ssize_t = rows.shape[0]
     at: cython.longlong
-    bad: cython.Py_ssize_t = -1
-    smallest: cython.longlong = _MAX
-    newest: cython.longlong = -1
-    keyless: cython.longlong = 0
-    said: _Said
+    total: Summary
     if rows.shape[1] != 16 or largest.shape[0] != n:
         raise ValueError("a table of batches has 16 columns, and one largest timestamp a row")
     for i in range(n):
@@ -199,31 +212,8 @@ def sum_up(
         if at < 0 or rows[i, 1] > len(buf) - at:
             raise ValueError("a batch of the table lies outside the buffer")
     with cython.nogil:
-        for i in range(n):
-            if rows[i, 5] != 2 or (rows[i, 6] & 7) != 0:
-                continue
-            if rows[i, 1] < 61:
-                bad = i
-                break
-            at = rows[i, 0] - origin
-            said = _walk(
-                cython.address(buf[0]) if cython.compiled else buf,
-                at + 61,
-                at + rows[i, 1],
-                rows[i, 12],
-                rows[i, 7],
-                rows[i, 8] if (rows[i, 6] & 8) != 0 else -1,
-            )
-            if not said.sound:
-                bad = i
-                break
-            largest[i] = said.largest
-            keyless += said.keyless
-            if said.largest > newest:
-                newest = said.largest
-            if said.smallest < smallest:
-                smallest = said.smallest
-    return bad, int(smallest), int(newest), int(keyless)
+        total = sum_up_rows(buf, rows, n, origin, largest)
+    return total.bad, int(total.smallest), int(total.largest), int(total.keyless)
 
 
 def sum_up_payload(
@@ -237,7 +227,7 @@ def sum_up_payload(
     `all_at` is the time of all records if the log has stamped them, else -1. Answers (whether the records are
     sound, smallest timestamp, largest, records without a key, whether their offsets count on from 0).
     """
-    said: _Said
+    said: Said
     if len(payload) == 0:
         return False, 0, 0, 0, False
     with cython.nogil:

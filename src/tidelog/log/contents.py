@@ -1,79 +1,242 @@
-"""What a leader checks of the records themselves, and what it must write anew.
+"""A leader's append, checked: headers and records, and written anew where it must be (`rewriting`).
 
 Headers may lie: like Kafka, the log looks at every record of a client's (or coordinator's) batch, inside
-compressed ones, too. One kernel call does so for all uncompressed batches: it tells their smallest and
-largest timestamps, the records without a key, and whether they are sound. Only when something is amiss are
-they decoded, to say what.
+compressed ones, too, and finds their smallest and largest timestamps, those without a key, and whether they
+are sound. One kernel call does so for all uncompressed batches, together with the check of the headers
+(`kernels.ready`). Only when something is amiss are records decoded, to say what.
 
-A batch is written anew where its codec is not the one that the log stores, or where a compressed batch's
-offsets do not count on from 0 (old clients); messages of magic 0 and 1, all of an append's, become one batch.
-The control bit stays, and so do the producer's id, epoch and sequence.
+What was encoded here is known to be sound, and its headers are true: only what the topic's config forbids is
+looked at.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from tidelog.config import LogConfig
-from tidelog.errors import InvalidRecordError
+from tidelog.errors import CompressionError, InvalidInputError, InvalidRecordError, UnknownCodecError
 from tidelog.kernels.contents import sum_up, sum_up_payload
-from tidelog.log.appends import LogAppendInfo
-from tidelog.log.incoming import Batches
-from tidelog.log.validation import check_batch_sizes, check_records, needs_rewrite
-from tidelog.records.batches import HEADER_SIZE, BatchTable
-from tidelog.records.builder import EncodedBatches, encode_batches
+from tidelog.kernels.ready import check
+from tidelog.log.appends import AppendOrigin
+from tidelog.log.incoming import (
+    AppendOptions,
+    Batches,
+    Incoming,
+    as_columns,
+    encoded_batches,
+    scan_all,
+)
+from tidelog.log.rewriting import convert, rewrite
+from tidelog.log.validation import TARGETS, analyze, check_records, needs_rewrite, refusal
+from tidelog.records.batches import HEADER_SIZE, MIN_BATCH_SIZE, BatchTable
+from tidelog.records.builder import EncodedBatches
 from tidelog.records.compression import decompress
 from tidelog.records.decode import decode_batches
 from tidelog.types import Codec, TimestampType
 
-__all__ = ["check_contents"]
+__all__ = ["CheckedBatches", "check_append"]
 
 Int64s = npt.NDArray[np.int64]
 
-_MAX_BATCH = (1 << 31) - 1
 _INT64_MAX = (1 << 63) - 1
 _LOG_APPEND_TIME = 0x08
+_MAX_ROWS = 1 << 17
+_CODECS = tuple(Codec)
 
 
-def check_contents(
-    batches: Batches, info: LogAppendInfo, config: LogConfig, now_ms: int
-) -> tuple[Batches, Int64s]:
-    """The batches as they are to be stored, and the largest timestamp of each of them.
+class CheckedBatches(NamedTuple):
+    """Batches that a leader may stamp and write."""
 
-    Refuses records that their topic does not allow (InvalidRecordError, InvalidTimestampError) or that are
-    not sound (CorruptRecordError).
+    data: bytearray | memoryview
+    table: BatchTable
+    largest: Int64s
+    """The largest timestamp of each batch."""
+    source_codec: Codec
+    """The codec of the last compressed batch, as it came."""
+    has_producer_ids: bool
+
+
+class _Found(NamedTuple):
+    """What the kernel says of an append: its last numbers."""
+
+    source_codec: Codec
+    has_producer_ids: bool
+    rewrites: int
+    smallest: int
+    newest: int
+    keyless: int
+
+
+def check_append(
+    records: Incoming,
+    config: LogConfig,
+    origin: AppendOrigin,
+    leader_epoch: int,
+    now_ms: int,
+    options: AppendOptions,
+) -> CheckedBatches:
+    """The batches of a leader's append, in memory of their own, as they are to be stored.
+
+    Refuses what `validation` refuses, and records that are not sound (CorruptRecordError).
     """
-    data, table = batches
-    if table.rows[0, 5] < 2:
-        return _convert(batches, info, config, now_ms)
-    largest = np.empty(len(table), dtype=np.int64)
-    bad, smallest, newest, keyless = sum_up(data, table.rows, 0, largest)
+    given = records if isinstance(records, (bytes, bytearray)) else as_columns(records)
+    if isinstance(given, (pa.RecordBatch, pa.Table)):
+        has_keys = not (config.compact and _lacks_keys(given))
+        encoded = encoded_batches(given, config, now_ms, options)
+        return _check_encoded(encoded, config, origin, leader_epoch, now_ms, has_keys)
+    if options:
+        raise InvalidInputError(f"{', '.join(options)}: ready batches say that themselves")
+    if isinstance(given, EncodedBatches):
+        copy = EncodedBatches(memoryview(bytearray(given.data)), BatchTable(given.table.rows.copy()))
+        return _check_encoded(copy, config, origin, leader_epoch, now_ms, not config.compact)
+    return _check_ready(bytearray(given), config, origin, leader_epoch, now_ms)
+
+
+def _check_ready(
+    data: bytearray, config: LogConfig, origin: AppendOrigin, leader_epoch: int, now_ms: int
+) -> CheckedBatches:
+    """Ready batches, of which nothing is known."""
+    size = len(data)
+    is_one = 12 + int.from_bytes(data[8:12]) == size
+    capacity = 1 if is_one else min(size // MIN_BATCH_SIZE + 1, _MAX_ROWS)
+    rows = np.empty((capacity, 16), dtype=np.int64)
+    largest = np.empty(capacity, dtype=np.int64)
+    by_log = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
+    (
+        n,
+        stop,
+        stopped,
+        fault,
+        taken,
+        last,
+        _,
+        _,
+        codec,
+        _,
+        with_producer,
+        rewrites,
+        bad,
+        smallest,
+        newest,
+        keyless,
+    ) = check(
+        data,
+        rows,
+        largest,
+        origin,
+        leader_epoch,
+        config.max_message_bytes,
+        TARGETS[config.compression_type],
+        by_log,
+    )
+    if stopped or stop < size:
+        return _check_long(data, config, origin, leader_epoch, now_ms)
+    if fault:
+        raise refusal(fault, rows[taken].tolist(), config, leader_epoch, last)
+    if n < capacity:
+        rows, largest = rows[:n], largest[:n]
+    table = BatchTable(rows)
+    if bad >= 0:
+        _raise_unsound(Batches(data, table), bad)
+    found = _Found(_CODECS[codec], with_producer, rewrites, smallest, newest, keyless)
+    if codec or rewrites or not _are_allowed(found, config, now_ms):
+        return _check_further(Batches(data, table), largest, found, config, now_ms)
+    return CheckedBatches(data, table, largest, _CODECS[codec], with_producer)
+
+
+def _check_long(
+    data: bytearray, config: LogConfig, origin: AppendOrigin, leader_epoch: int, now_ms: int
+) -> CheckedBatches:
+    """The same in several steps, for very many batches, and to say what is wrong with a bad one."""
+    batches = Batches(data, scan_all(data))
+    info = analyze(batches.table, config, origin, leader_epoch)
+    largest = np.empty(len(batches.table), dtype=np.int64)
+    bad, *summary = sum_up(data, batches.table.rows, 0, largest)
     if bad >= 0:
         _raise_unsound(batches, bad)
-    rewrite = needs_rewrite(table, config) if info.rewrites else None
-    if info.source_codec is not Codec.NONE:
-        inside = _Inside(batches, largest)
-        smallest, newest = min(smallest, inside.smallest), max(newest, inside.newest)
-        keyless += inside.keyless
-        if inside.out_of_order.any():
-            rewrite = inside.out_of_order if rewrite is None else rewrite | inside.out_of_order
-    if (keyless and config.compact) or not _in_range(smallest, newest, config, now_ms):
+    found = _Found(info.source_codec, info.has_producer_ids, info.rewrites, *summary)
+    return _check_further(batches, largest, found, config, now_ms)
+
+
+def _check_further(
+    batches: Batches, largest: Int64s, found: _Found, config: LogConfig, now_ms: int
+) -> CheckedBatches:
+    """Go on where the kernel has not looked: into compressed batches, and into those that must be refused."""
+    if batches.table.rows[0, 5] < 2:
+        return _check_messages(batches, found.source_codec, config, now_ms)
+    inside = _Inside(batches, largest)
+    found = found._replace(
+        smallest=min(found.smallest, inside.smallest),
+        newest=max(found.newest, inside.newest),
+        keyless=found.keyless + inside.keyless,
+    )
+    if not _are_allowed(found, config, now_ms):
         _check_columns(batches, config, now_ms)
-    if rewrite is not None:
-        batches = _rewrite(batches, rewrite, config, now_ms)
-        check_batch_sizes(batches.table, config)
-        largest = np.where(rewrite, batches.table.max_timestamp, largest)
-    return batches, largest
+    anew = needs_rewrite(batches.table, config) | inside.out_of_order
+    if anew.any():
+        batches = rewrite(batches, anew, config, now_ms)
+        largest = np.where(anew, batches.table.max_timestamp, largest)
+    return CheckedBatches(
+        _writable(batches), batches.table, largest, found.source_codec, found.has_producer_ids
+    )
 
 
-def _in_range(smallest: int, largest: int, config: LogConfig, now_ms: int) -> bool:
-    if config.message_timestamp_type is not TimestampType.CREATE_TIME or smallest == _INT64_MAX:
-        return True
-    return (
-        smallest >= now_ms - config.message_timestamp_before_max_ms
-        and largest <= now_ms + config.message_timestamp_after_max_ms
+def _check_messages(batches: Batches, codec: Codec, config: LogConfig, now_ms: int) -> CheckedBatches:
+    """Messages of magic 0 and 1, which become one batch."""
+    _check_columns(batches, config, now_ms)
+    batches = convert(batches, codec, config, now_ms)
+    largest = batches.table.max_timestamp.copy()
+    return CheckedBatches(_writable(batches), batches.table, largest, codec, False)
+
+
+def _check_encoded(
+    encoded: EncodedBatches,
+    config: LogConfig,
+    origin: AppendOrigin,
+    leader_epoch: int,
+    now_ms: int,
+    has_keys: bool,
+) -> CheckedBatches:
+    """Batches that our own encoder has made: it has checked them, and their headers are true."""
+    rows = encoded.table.rows
+    rows[:, 3] -= rows[:, 2]  # the encoder counts offsets on from batch to batch
+    rows[:, 2] = 0
+    batches = Batches(encoded.data, encoded.table)
+    info = analyze(encoded.table, config, origin, leader_epoch)
+    largest = encoded.table.max_timestamp.copy()
+    newest = int(largest.max(initial=-1))
+    found = _Found(info.source_codec, info.has_producer_ids, info.rewrites, 0, newest, not has_keys)
+    if not _are_allowed(found, config, now_ms):
+        _check_columns(batches, config, now_ms)
+    if info.rewrites:
+        anew = needs_rewrite(batches.table, config)
+        batches = rewrite(batches, anew, config, now_ms)
+        largest = batches.table.max_timestamp.copy()
+    return CheckedBatches(
+        _writable(batches), batches.table, largest, info.source_codec, info.has_producer_ids
+    )
+
+
+def _writable(batches: Batches) -> bytearray | memoryview:
+    data = batches.data
+    return data if isinstance(data, (bytearray, memoryview)) else bytearray(data)
+
+
+def _lacks_keys(columns: pa.RecordBatch | pa.Table) -> bool:
+    return "key" not in columns.schema.names or columns.column("key").null_count > 0
+
+
+def _are_allowed(found: _Found, config: LogConfig, now_ms: int) -> bool:
+    """Whether the topic takes records with such timestamps and keys; if not sure, no."""
+    if found.keyless and config.compact:
+        return False
+    return config.message_timestamp_type is not TimestampType.CREATE_TIME or (
+        found.smallest >= now_ms - config.message_timestamp_before_max_ms
+        and found.newest <= now_ms + config.message_timestamp_after_max_ms
     )
 
 
@@ -86,13 +249,16 @@ class _Inside:
         self.out_of_order = np.zeros(len(table), dtype=np.bool_)
         view = memoryview(batches.data)
         for index in np.flatnonzero(table.codec != 0).tolist():
-            at, size, _, _, _, _, attributes, base_timestamp, newest, _, _, _, count, *_ = table.rows[
-                index
-            ].tolist()
-            payload = decompress(attributes & 7, view[at + HEADER_SIZE : at + size])
+            row: list[int] = table.rows[index].tolist()
+            at, size, base_offset = row[:3]
+            attributes, base_timestamp, newest = row[6:9]
+            try:
+                payload = decompress(attributes & 7, view[at + HEADER_SIZE : at + size])
+            except (CompressionError, UnknownCodecError) as error:
+                raise type(error)(error.reason, position=at, offset=base_offset) from error
             stamped = newest if attributes & _LOG_APPEND_TIME else -1
             sound, smallest, newest, keyless, in_order = sum_up_payload(
-                payload, count, base_timestamp, stamped
+                payload, row[12], base_timestamp, stamped
             )
             if not sound:
                 _raise_unsound(batches, index)
@@ -102,7 +268,7 @@ class _Inside:
             self.out_of_order[index] = not in_order
 
 
-def _raise_unsound(batches: Batches, index: int) -> None:
+def _raise_unsound(batches: Batches, index: int) -> NoReturn:
     """Raise what is wrong with the records of a batch."""
     one = batches.table[index : index + 1]
     decode_batches(batches.data, one, columns=("offset", "timestamp_ms", "key", "value", "headers"))
@@ -116,56 +282,3 @@ def _check_columns(batches: Batches, config: LogConfig, now_ms: int) -> None:
         records = decode_batches(batches.data, one, columns=columns)
         has_key = np.asarray(records.column("key").is_valid()) if config.compact else None
         check_records(records.column("timestamp_ms").to_numpy(), has_key, config, now_ms)
-
-
-def _rewrite(batches: Batches, which: npt.NDArray[np.bool_], config: LogConfig, now_ms: int) -> Batches:
-    """The batches with those marked written anew."""
-    view = memoryview(batches.data)
-    parts: list[memoryview] = []
-    rows: list[Int64s] = []
-    for one, anew in zip(batches.table, which.tolist(), strict=True):
-        row = one.rows[0]
-        if anew:
-            encoded = _encode(batches, one, config.target_codec(Codec(int(one.codec[0]))), config, now_ms)
-            parts.append(encoded.data)
-            rows.append(encoded.table.rows[0])
-        else:
-            parts.append(view[int(row[0]) : int(row[0] + row[1])])
-            rows.append(row)
-    table = np.stack(rows)
-    table[:, 0] = np.cumsum(table[:, 1]) - table[:, 1]
-    return Batches(bytearray().join(parts), BatchTable(table))
-
-
-def _convert(batches: Batches, info: LogAppendInfo, config: LogConfig, now_ms: int) -> tuple[Batches, Int64s]:
-    """Messages of magic 0 and 1 as one batch of magic 2."""
-    columns = ("timestamp_ms", "key")
-    records = decode_batches(batches.data, batches.table, columns=columns)
-    has_key = np.asarray(records.column("key").is_valid())
-    check_records(records.column("timestamp_ms").to_numpy(), has_key, config, now_ms)
-    encoded = _encode(batches, batches.table, config.target_codec(info.source_codec), config, now_ms)
-    check_batch_sizes(encoded.table, config)
-    return Batches(encoded.data, encoded.table), encoded.table.max_timestamp.copy()
-
-
-def _encode(
-    batches: Batches, table: BatchTable, codec: Codec, config: LogConfig, now_ms: int
-) -> EncodedBatches:
-    """The records of these batches as one batch of magic 2, of the producer of the first."""
-    names = ("key", "value", "timestamp_ms", "headers")
-    records = decode_batches(batches.data, table, columns=names)
-    columns = pa.RecordBatch.from_arrays(records.columns, names=["key", "value", "timestamp", "headers"])
-    first = table[:1]
-    is_new = bool(first.magic[0] >= 2)
-    return encode_batches(
-        columns,
-        codec=codec,
-        level=config.compression_level(codec),
-        max_batch_bytes=_MAX_BATCH,
-        now_ms=now_ms,
-        producer_id=int(first.producer_id[0]),
-        producer_epoch=int(first.producer_epoch[0]),
-        base_sequence=int(first.base_sequence[0]),
-        transactional=is_new and bool(first.is_transactional[0]),
-        control=is_new and bool(first.is_control[0]),
-    )

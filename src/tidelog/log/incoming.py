@@ -1,7 +1,7 @@
-"""What an append is given, made into batches: bytes the log may stamp, and the table of their headers.
+"""What an append is given, made into batches: bytes, and the table of their headers.
 
-bytes            ready batches; checked against their checksums. A client's must be whole to the last one;
-                 a leader may send a follower the beginning of a further batch, which is left out
+bytes            ready batches. A client's must be whole to the last one; a leader may send a follower the
+                 beginning of a further batch, which is left out
 EncodedBatches   ready batches whose headers are known
 Arrow, records   encoded here, in batches of the log's size and codec
 """
@@ -24,7 +24,16 @@ from tidelog.types import Codec
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["AppendOptions", "Batches", "Incoming", "batches_of", "received_batches"]
+__all__ = [
+    "AppendOptions",
+    "Batches",
+    "Incoming",
+    "as_columns",
+    "encoded_batches",
+    "ready_bytes",
+    "received_batches",
+    "scan_all",
+]
 
 Incoming: TypeAlias = Union["Buffer", EncodedBatches, pa.RecordBatch, pa.Table, Iterable[Record]]
 """Whatever a leader can append."""
@@ -53,55 +62,48 @@ class Batches(NamedTuple):
     table: BatchTable
 
 
-def batches_of(records: Incoming, config: LogConfig, now_ms: int, options: AppendOptions) -> Batches:
-    """The batches of a leader's append, in memory of their own that may be written to."""
-    if isinstance(records, (bytes, bytearray, memoryview)):
-        _refuse_options(options)
-        data = bytearray(records)
-        return Batches(data, _scan(data, torn_tail=False))
-    if isinstance(records, EncodedBatches):
-        _refuse_options(options)
-        return Batches(bytearray(records.data), _from_zero(BatchTable(records.table.rows.copy())))
-    if isinstance(records, (pa.RecordBatch, pa.Table)):
-        return _encode(records, config, now_ms, options)
+def as_columns(records: Incoming) -> pa.RecordBatch | pa.Table | EncodedBatches | memoryview:
+    """Columns to be encoded, or ready batches."""
+    if isinstance(records, (pa.RecordBatch, pa.Table, EncodedBatches)):
+        return records
     if isinstance(records, Record):
-        return _encode(to_arrow([records]), config, now_ms, options)
-    if isinstance(records, Iterable):
-        return _encode(to_arrow(cast(Iterable[Record], records)), config, now_ms, options)
-    return batches_of(memoryview(records).cast("B"), config, now_ms, options)
+        return to_arrow([records])
+    if isinstance(records, Iterable) and not isinstance(records, (bytes, bytearray, memoryview)):
+        return to_arrow(cast(Iterable[Record], records))
+    return memoryview(cast("Buffer", records)).cast("B")
 
 
-def received_batches(data: Buffer) -> Batches:
-    """The batches of a follower's append, as they came."""
-    return Batches(data, _scan(data, torn_tail=True))
+def ready_bytes(records: Incoming) -> memoryview:
+    """The bytes of ready batches; InvalidInputError for records that are none yet."""
+    given = as_columns(records)
+    if isinstance(given, EncodedBatches):
+        return given.data
+    if not isinstance(given, memoryview):
+        raise InvalidInputError("records without offsets cannot be appended with the offsets they have")
+    return given
 
 
-def _refuse_options(options: AppendOptions) -> None:
-    if options:
-        raise InvalidInputError(f"{', '.join(options)}: ready batches say that themselves")
-
-
-def _encode(
+def encoded_batches(
     columns: pa.RecordBatch | pa.Table, config: LogConfig, now_ms: int, options: AppendOptions
-) -> Batches:
+) -> EncodedBatches:
+    """Columns as batches of the log's size and codec, unless `options` say otherwise."""
     chosen = options.copy()
     codec = chosen["codec"] = config.target_codec(Codec(chosen.get("codec", Codec.NONE)))
     chosen.setdefault("level", config.compression_level(codec))
     chosen.setdefault("max_batch_bytes", min(DEFAULT_BATCH_BYTES, config.max_message_bytes))
-    encoded = encode_batches(columns, now_ms=now_ms, **chosen)
-    return Batches(encoded.data, _from_zero(encoded.table))
+    return encode_batches(columns, now_ms=now_ms, **chosen)
 
 
-def _from_zero(table: BatchTable) -> BatchTable:
-    """The encoder counts offsets on from batch to batch; what is to be given offsets begins at 0 in each."""
-    rows = table.rows
-    rows[:, 3] -= rows[:, 2]
-    rows[:, 2] = 0
-    return table
+def received_batches(data: Buffer) -> Batches:
+    """The batches of a follower's append, as they came."""
+    return Batches(data, scan_all(data, torn_tail=True))
 
 
-def _scan(data: Buffer, *, torn_tail: bool) -> BatchTable:
-    """All batches of `data`, checked; what is wrong with one is raised."""
+def scan_all(data: Buffer, *, torn_tail: bool = False) -> BatchTable:
+    """All batches of `data`, checked against their checksums; what is wrong with one is raised.
+
+    With `torn_tail` a last batch that is not whole is left out instead.
+    """
     scan = scan_batches(data, max_batches=_SCAN_BATCHES)
     tables = [scan.table]
     size = memoryview(data).nbytes

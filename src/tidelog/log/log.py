@@ -290,7 +290,8 @@ class Log(LogReader):
     def update_config(self, config: LogConfig) -> LogConfig:
         """Another configuration from now on; the old one. The active segment keeps its index sizes."""
         with self._state.lock:
-            before, self._state.config = self._state.config, config
+            before = self._state.config
+            self._state.set_config(config)
             return before
 
     def close(self) -> None:

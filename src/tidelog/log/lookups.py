@@ -42,15 +42,16 @@ class OffsetTarget(enum.IntEnum):
 def offset_for_timestamp(view: LogView, target: int) -> TimestampOffset | None:
     """What a timestamp (ms) or an `OffsetTarget` finds; None where nothing is as late."""
     segments, offsets = view
-    match target:
-        case OffsetTarget.LATEST:
-            return TimestampOffset(_NO_TIMESTAMP, offsets.log_end.message_offset)
-        case OffsetTarget.EARLIEST | OffsetTarget.EARLIEST_LOCAL:
-            return TimestampOffset(_NO_TIMESTAMP, offsets.log_start)
-        case OffsetTarget.LATEST_TIERED | OffsetTarget.EARLIEST_PENDING_UPLOAD:
-            return TimestampOffset(_NO_TIMESTAMP, -1)
-        case OffsetTarget.MAX_TIMESTAMP:
-            return _latest_record(view)
+    if target < 0:  # seldom: the comparisons below would cost as much as half a look-up
+        match target:
+            case OffsetTarget.LATEST:
+                return TimestampOffset(_NO_TIMESTAMP, offsets.log_end.message_offset)
+            case OffsetTarget.EARLIEST | OffsetTarget.EARLIEST_LOCAL:
+                return TimestampOffset(_NO_TIMESTAMP, offsets.log_start)
+            case OffsetTarget.LATEST_TIERED | OffsetTarget.EARLIEST_PENDING_UPLOAD:
+                return TimestampOffset(_NO_TIMESTAMP, -1)
+            case OffsetTarget.MAX_TIMESTAMP:
+                return _latest_record(view)
     segment = segments.first_reaching(target)
     return None if segment is None else segment.find_offset_by_timestamp(target, offsets.log_start)
 

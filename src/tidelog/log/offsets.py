@@ -131,6 +131,10 @@ class LogOffsets(_Offsets):
             return None
         return LogOffsets(self.log_start, self.first_unstable, to, self.log_end)
 
+    def appended(self, end: LogOffsetMetadata) -> LogOffsets:
+        """The log end moved forward by an append; nothing else moves, so that nothing has to be checked."""
+        return tuple.__new__(LogOffsets, (self[0], self[1], self[2], end))
+
     def with_log_end(self, end: LogOffsetMetadata) -> LogOffsets:
         """The log end moved by an append, a roll or a truncation; a high watermark at or past it follows.
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from tidelog.errors import LogError
 from tidelog.log.appends import LogAppendInfo
 from tidelog.log.flushing import flush_below
-from tidelog.log.rolls import RollFacts, RollReason, should_roll
+from tidelog.log.rolls import RollFacts, should_roll
 from tidelog.log.segments import LogSegments
 from tidelog.log.state import LogState
 from tidelog.segment import ActiveSegment
@@ -24,14 +24,14 @@ __all__ = ["needs_roll", "roll"]
 _STRAYS = (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
 
 
-def needs_roll(state: LogState, info: LogAppendInfo, size: int, now_ms: int) -> RollReason | None:
-    """Why the active segment must roll before this append; None if it need not."""
-    active, config = state.active, state.config
-    return should_roll(
+def needs_roll(state: LogState, info: LogAppendInfo, now_ms: int) -> bool:
+    """Whether the active segment must roll before this append."""
+    active = state.active
+    reason = should_roll(
         RollFacts(
-            config.max_segment_bytes,
-            config.max_segment_ms,
-            size,
+            state.max_segment_bytes,
+            state.max_segment_ms,
+            info.valid_bytes,
             info.max_timestamp,
             info.last_offset,
             active.base_offset,
@@ -43,6 +43,7 @@ def needs_roll(state: LogState, info: LogAppendInfo, size: int, now_ms: int) -> 
             now_ms,
         )
     )
+    return reason is not None
 
 
 def roll(state: LogState, expected_next_offset: int = 0) -> ActiveSegment:

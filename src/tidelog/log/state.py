@@ -62,7 +62,7 @@ class LogState:
     def __init__(self, parts: LogParts, view: LogView, recovery_point: int) -> None:
         self.directory = parts.directory
         self.topic_partition = parts.topic_partition
-        self.config = parts.config
+        self.set_config(parts.config)
         self.now_ms = parts.now_ms
         self.scheduler = parts.scheduler
         self.producers = parts.producers
@@ -82,6 +82,12 @@ class LogState:
         self._jitter = parts.jitter
         self._closed = False
         self._offline: BaseException | None = None
+
+    def set_config(self, config: LogConfig) -> None:
+        """Another configuration from now on."""
+        self.config = config
+        self.max_segment_bytes = config.max_segment_bytes
+        self.max_segment_ms = config.max_segment_ms
 
     # Whether it can be used
 

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 __all__ = [
+    "TARGETS",
     "analyze",
     "check_append_size",
     "check_batch_sizes",
@@ -63,6 +64,7 @@ __all__ = [
     "check_records",
     "check_timestamp",
     "needs_rewrite",
+    "refusal",
     "stamp",
 ]
 
@@ -70,7 +72,8 @@ Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 _MAGIC_V2 = 2
-_TARGETS = {"producer": -1, "uncompressed": 0} | {codec.label: int(codec) for codec in Codec if codec}
+TARGETS = {"producer": -1, "uncompressed": 0} | {codec.label: int(codec) for codec in Codec if codec}
+"""What `compression.type` means to the kernels: the codec that batches are stored in, -1 for their own."""
 _CODECS = tuple(Codec)
 _NONE_GIVEN: Int64s = np.empty(0, dtype=np.int64)
 _INT64 = np.iinfo(np.int64)
@@ -85,12 +88,12 @@ def analyze(batches: BatchTable, config: LogConfig, origin: AppendOrigin, leader
             origin,
             leader_epoch,
             config.max_message_bytes,
-            _TARGETS[config.compression_type],
+            TARGETS[config.compression_type],
             config.message_timestamp_type is TimestampType.LOG_APPEND_TIME,
         )
     )
     if fault:
-        raise _refusal(fault, rows[taken].tolist(), config, leader_epoch, last_offset)
+        raise refusal(fault, rows[taken].tolist(), config, leader_epoch, last_offset)
     if not taken:
         return LogAppendInfo(UNKNOWN_OFFSET, -1, -1, NO_TIMESTAMP, Codec.NONE, 0, 0, -1, False, 0)
     _, _, first_base, first_last, _, first_magic, *_ = rows[0].tolist()
@@ -108,7 +111,7 @@ def analyze(batches: BatchTable, config: LogConfig, origin: AppendOrigin, leader
     )
 
 
-def _refusal(
+def refusal(
     fault: int, row: list[int], config: LogConfig, leader_epoch: int, previous_offset: int
 ) -> TidelogError:
     """The error for a fault of the kernel, numbered as there."""
@@ -191,7 +194,7 @@ def _bounds(config: LogConfig, now_ms: int) -> tuple[int, int]:
 def needs_rewrite(batches: BatchTable, config: LogConfig) -> Bools:
     """Which batches a leader must write anew, because their magic or codec is not what the log stores."""
     rewrite: Bools = batches.magic != _MAGIC_V2
-    target = _TARGETS[config.compression_type]
+    target = TARGETS[config.compression_type]
     if target >= 0:
         plain_control = batches.is_control & (batches.codec == Codec.NONE)
         rewrite |= (batches.codec != target) & ~plain_control
