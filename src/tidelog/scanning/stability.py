@@ -7,7 +7,9 @@ open there, and the batches after it what has changed since.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,7 +22,14 @@ from tidelog.scanning.plan import segments_in_range
 from tidelog.scanning.tasks import Aborted, ScanTask, read_batches
 from tidelog.storage.names import FileKind, format_segment_file
 
-__all__ = ["aborted_transactions", "log_end_offset", "stable_offset"]
+__all__ = [
+    "LogTail",
+    "Transactions",
+    "aborted_transactions",
+    "log_end_offset",
+    "log_tail",
+    "stable_offset",
+]
 
 _NO_END = (1 << 63) - 1
 
@@ -29,29 +38,92 @@ _ABORTED_ENTRY = np.dtype(
 )
 
 
-def log_end_offset(partition: Partition, *, damage_ends_it: bool = False) -> int:
-    """The offset after the last whole batch on disk.
+@dataclass(frozen=True, slots=True)
+class LogTail:
+    """Where a log ended when it was looked at."""
+
+    base_offset: int
+    """Of the last segment."""
+
+    position: int
+    """After its last whole batch."""
+
+    end_offset: int
+
+
+def log_tail(partition: Partition, since: LogTail | None = None, *, damage_ends_it: bool = False) -> LogTail:
+    """Look where a log ends; with an earlier look only what has come since is read.
 
     A damaged batch after the last index entry raises; with `damage_ends_it` the log ends before it.
     """
     if not partition.segments:
-        return partition.log_start_offset
+        return LogTail(0, 0, partition.log_start_offset)
     segment = partition.segments[-1]
+    if since is not None and since.base_offset == segment.base_offset and since.position <= segment.size:
+        # Bytes that make no batch there: one that is half written, or a log cut back and written anew.
+        with contextlib.suppress(CorruptRecordError):
+            tail = _read_tail(partition, since, False)
+            if tail.position > since.position or segment.size == since.position:
+                return tail
     _, positions = partition.offset_index(segment).entries_array()
     within = positions[positions < segment.size]  # after a power cut the index may know more than the log
     position = int(within[-1]) if len(within) else 0
-    end = segment.base_offset
+    return _read_tail(partition, LogTail(segment.base_offset, position, segment.base_offset), damage_ends_it)
+
+
+def _read_tail(partition: Partition, tail: LogTail, damage_ends_it: bool) -> LogTail:
+    """The tail after what follows `tail`."""
+    position, end = tail.position, tail.end_offset
     try:
-        for _, _, table in _batches(partition, segment, position):
-            end = int(table.last_offset[-1]) + 1
+        for _, _, table in _batches(partition, partition.segments[-1], position):
+            if table.base_offset[0] < end:
+                raise CorruptRecordError(f"offsets go back from {end} to {table.base_offset[0]}")
+            position, end = table.end, int(table.last_offset[-1]) + 1
     except CorruptRecordError:
         if not damage_ends_it:
             raise
-    return max(end, partition.log_start_offset)
+    return LogTail(tail.base_offset, position, max(end, partition.log_start_offset))
+
+
+def log_end_offset(partition: Partition, *, damage_ends_it: bool = False) -> int:
+    """The offset after the last whole batch on disk; see `log_tail`."""
+    return log_tail(partition, damage_ends_it=damage_ends_it).end_offset
+
+
+class Transactions:
+    """The open transactions of a log; each look reads only what has come since the last one."""
+
+    def __init__(self) -> None:
+        self._producers: ProducerStateManager | None = None
+        self._place = (0, 0)
+
+    def stable_offset(self, partition: Partition, end: int) -> int:
+        """The last stable offset of a log that ends at `end`, or whose high watermark that is."""
+        producers = self._producers
+        if producers is None or producers.map_end_offset > end:
+            producers = self._producers = _snapshot_state(partition, end)
+            self._place = (0, 0)
+        start = producers.map_end_offset
+        for segment in segments_in_range(partition.segments, start, end):
+            position = 0
+            if segment.base_offset == self._place[0] and self._place[1]:
+                position = self._place[1]
+            elif start > segment.base_offset:
+                position = partition.offset_index(segment).lookup(start).position
+            for data, origin, table in _batches(partition, segment, position, start, end):
+                producers.load(table, read_markers(data, table, origin=origin, source=partition.url))
+                self._place = (segment.base_offset, table.end)
+        undecided = producers.first_undecided_offset
+        return end if undecided is None else max(undecided, partition.log_start_offset)
 
 
 def stable_offset(partition: Partition, end: int) -> int:
     """The last stable offset of a log that ends at `end`, or whose high watermark that is."""
+    return Transactions().stable_offset(partition, end)
+
+
+def _snapshot_state(partition: Partition, end: int) -> ProducerStateManager:
+    """What the newest sound producer snapshot at or before `end` says."""
     producers = ProducerStateManager(snapshot_offsets=partition.snapshot_offsets)
 
     def read_snapshot(offset: int) -> bytes:
@@ -62,15 +134,7 @@ def stable_offset(partition: Partition, end: int) -> int:
 
     # Producers are not expired here: what matters is which transactions are open, and those never expire.
     producers.truncate_and_reload(partition.log_start_offset, end, 0, read_snapshot)
-    start = producers.map_end_offset
-    for segment in segments_in_range(partition.segments, start, end):
-        position = (
-            partition.offset_index(segment).lookup(start).position if start > segment.base_offset else 0
-        )
-        for data, origin, table in _batches(partition, segment, position, start, end):
-            producers.load(table, read_markers(data, table, origin=origin, source=partition.url))
-    undecided = producers.first_undecided_offset
-    return end if undecided is None else max(undecided, partition.log_start_offset)
+    return producers
 
 
 def aborted_transactions(partition: Partition, start: int, end: int) -> tuple[Aborted, ...]:

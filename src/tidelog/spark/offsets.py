@@ -34,7 +34,26 @@ from tidelog.spark.options import (
 from tidelog.storage.names import CLUSTER_METADATA_TOPIC, is_internal_topic
 from tidelog.types import TopicPartition
 
-__all__ = ["LogEnds", "log_ends", "range_of", "resolve_range", "resolve_start", "select_partitions"]
+__all__ = [
+    "LogEnds",
+    "check_names",
+    "limit_end",
+    "log_ends",
+    "present_partitions",
+    "range_of",
+    "resolve_range",
+    "resolve_start",
+    "select_partitions",
+]
+
+
+def present_partitions(options: SourceOptions) -> list[Partition]:
+    """The partitions under the paths that the options select, as far as they are there."""
+    try:
+        there = list_partitions(options.paths)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"option path: {error}") from error
+    return [partition for partition in there if _is_selected(partition, options)]
 
 
 def select_partitions(options: SourceOptions, *, may_be_none: bool = False) -> list[Partition]:
@@ -43,11 +62,7 @@ def select_partitions(options: SourceOptions, *, may_be_none: bool = False) -> l
     A topic or partition that is named and not there is an error; none at all is one too, unless
     `may_be_none`.
     """
-    try:
-        there = list_partitions(options.paths)
-    except InvalidInputError as error:
-        raise InvalidInputError(f"option path: {error}") from error
-    found = [partition for partition in there if _is_selected(partition, options)]
+    found = present_partitions(options)
     where = ", ".join(options.paths)
     selection = options.selection
     names = {partition.topic_partition for partition in found}
@@ -97,20 +112,20 @@ class LogEnds:
 def log_ends(partition: Partition, options: SourceOptions) -> LogEnds:
     """Look where a log ends."""
     end = log_end_offset(partition, damage_ends_it=not options.fail_on_data_loss)
-    return LogEnds(end, visible_end(partition, options, end))
+    limit = limit_end(partition, options, end)
+    return LogEnds(end, stable_offset(partition, limit) if options.committed_only else limit)
 
 
-def visible_end(partition: Partition, options: SourceOptions, log_end: int) -> int:
-    """How far a reader may see of a log that ends at `log_end`."""
-    end = log_end
-    if options.up_to_high_watermark:
-        high_watermark = partition.high_watermark
-        if high_watermark is None:
-            raise InvalidInputError(
-                f"option upTo: no replication-offset-checkpoint beside {partition.url}; take logEnd"
-            )
-        end = max(min(end, high_watermark), partition.log_start_offset)
-    return stable_offset(partition, end) if options.committed_only else end
+def limit_end(partition: Partition, options: SourceOptions, log_end: int) -> int:
+    """A log's end, or where `upTo` says so its checkpointed high watermark."""
+    if not options.up_to_high_watermark:
+        return log_end
+    high_watermark = partition.high_watermark
+    if high_watermark is None:
+        raise InvalidInputError(
+            f"option upTo: no replication-offset-checkpoint beside {partition.url}; take logEnd"
+        )
+    return max(min(log_end, high_watermark), partition.log_start_offset)
 
 
 def resolve_range(partition: Partition, options: SourceOptions, ends: LogEnds) -> OffsetRange:

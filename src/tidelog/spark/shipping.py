@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 __all__ = ["Shipped", "ship"]
 
@@ -39,9 +39,13 @@ _receive = _make_receiver()
 class Shipped:
     """An object whose class an executor may lack."""
 
+    STAYS: ClassVar[frozenset[str]] = frozenset()
+    """Attributes that do not travel; the class has to do without them there."""
+
     def __reduce__(self) -> tuple[Callable[[bytes], Any], tuple[bytes]]:
         """Travel as bytes."""
-        return _receive, (pickle.dumps(_Parcel(type(self), self.__dict__)),)
+        state = {name: value for name, value in self.__dict__.items() if name not in self.STAYS}
+        return _receive, (pickle.dumps(_Parcel(type(self), state)),)
 
 
 class _Parcel:
@@ -56,7 +60,7 @@ class _Parcel:
 
 
 def _restore(kind: type, state: dict[str, Any]) -> Any:
-    made = kind.__new__(kind)
+    made: Any = object.__new__(kind)
     made.__dict__.update(state)
     return made
 

@@ -11,6 +11,7 @@ from tidelog.spark.batch import BatchReader
 from tidelog.spark.offsets import select_partitions
 from tidelog.spark.options import SourceOptions
 from tidelog.spark.schemas import Wanted, source_schema
+from tidelog.spark.streaming import StreamReader
 
 __all__ = ["TidelogSource"]
 
@@ -35,3 +36,7 @@ class TidelogSource(DataSource):
     def reader(self, schema: StructType) -> BatchReader:
         """A batch read of the columns in `schema`."""
         return BatchReader(self._options, Wanted.of(schema))
+
+    def streamReader(self, schema: StructType) -> StreamReader:
+        """A stream of the columns in `schema`."""
+        return StreamReader(self._options, Wanted.of(schema))
