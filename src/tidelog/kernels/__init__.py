@@ -1,7 +1,9 @@
-"""Hot loops, in Cython's pure-Python mode: each `.py` here also runs uncompiled, slowly, under the same tests.
+"""Hot loops, in Cython's pure-Python mode: each `.py` here also runs uncompiled, slowly, under the same
+tests.
 
 Rules: a coarse call (a buffer in, arrays out); the GIL is released; every bound is checked before it is used;
-nothing is raised for bad bytes: a kernel returns a fault code and where it stood, and `records` makes the error.
+nothing is raised for bad bytes: a kernel returns a fault code and where it stood, and `records` makes the
+error.
 """
 
 import warnings

@@ -1,7 +1,10 @@
 # The C faces of crc.py, so that other kernels call it without Python.
 ctypedef unsigned int (*extend_fn)(unsigned int crc, const unsigned char* data, size_t n) noexcept nogil
+ctypedef unsigned int (*iscsi_fn)(const unsigned char* data, int n, unsigned int crc) noexcept nogil
 
 cdef extend_fn _extend
+cdef iscsi_fn _iscsi
+cdef extend_fn _gzip
 cdef unsigned int _c_table[8][256]
 cdef unsigned int _z_table[8][256]
 

@@ -1,15 +1,17 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """Checksums for the other kernels: CRC-32C (batches v2, snapshots) and CRC-32 (magic 0 and 1).
 
-CRC-32C comes from google-crc32c's own library, which picks the processor's instructions; `use_library` hands its
-function's address over once at import (`tidelog.records.checksums`). Until then, and where that library has no such
-symbol, an eight-byte table walk answers the same. CRC-32 is rare (old data) and always takes the tables.
+Both come from libraries that pick the processor's instructions; `use_libraries` hands their functions'
+addresses over once at import (`tidelog.records.checksums` says which and why). Until then, and where no
+library has such a symbol, an eight-byte table walk answers the same.
 """
 
 import cython
 
+_INT_MAX = cython.declare(cython.Py_ssize_t, 0x7FFFFFFF)
+
 if not cython.compiled:
-    _extend = None
+    _function = None
     _c_table = [[0] * 256 for _ in range(8)]
     _z_table = [[0] * 256 for _ in range(8)]
 
@@ -20,7 +22,7 @@ def _fill(table, polynomial):
     c: cython.uint
     for i in range(256):
         c = i
-        for k in range(8):
+        for _ in range(8):
             c = (c >> 1) ^ (polynomial if c & 1 else 0)
         table[0][i] = c
     for i in range(256):
@@ -55,26 +57,38 @@ def _walk(table, p, start, end):
 
 def crc32c_range(p, start, end):
     """CRC-32C of p[start:end]."""
+    ones: cython.uint = 0xFFFFFFFF
     if cython.compiled:
+        if _iscsi != cython.NULL and end - start <= _INT_MAX:
+            return _iscsi(p + start, end - start, ones) ^ ones
         if _extend != cython.NULL:
             return _extend(0, p + start, end - start)
-    elif _extend is not None:
-        return _extend(p[start:end])
+    elif _function is not None:
+        return _function(bytes(p[start:end]))
     return _walk(_c_table, p, start, end)
 
 
 def crc32_range(p, start, end):
     """CRC-32 (zlib's) of p[start:end]."""
+    if cython.compiled and _gzip != cython.NULL:
+        return _gzip(0, p + start, end - start)
     return _walk(_z_table, p, start, end)
 
 
-def use_library(address, function):
-    """Take CRC-32C from a library: a C function `(crc, data, n)` at `address`, or, uncompiled, a Python one."""
-    global _extend
+def use_libraries(iscsi, extend, gzip, function):
+    """Take checksums from libraries, by the addresses of C functions (0: there is none).
+
+    `iscsi` is ISA-L's crc32_iscsi (CRC-32C; data, size, crc, without inversion), `extend` Google's
+    crc32c_extend (crc, data, size), `gzip` ISA-L's crc32_gzip_refl (CRC-32; crc, data, size). Uncompiled,
+    `function` answers CRC-32C.
+    """
+    global _iscsi, _extend, _gzip, _function
     if cython.compiled:
-        _extend = cython.cast(extend_fn, cython.cast(cython.size_t, address))
+        _iscsi = cython.cast(iscsi_fn, cython.cast(cython.size_t, iscsi))
+        _extend = cython.cast(extend_fn, cython.cast(cython.size_t, extend))
+        _gzip = cython.cast(extend_fn, cython.cast(cython.size_t, gzip))
     else:
-        _extend = function
+        _function = function
 
 
 def crc32c(data: cython.const[cython.uchar][::1], start: cython.Py_ssize_t = 0) -> cython.uint:

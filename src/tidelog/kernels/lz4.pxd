@@ -3,7 +3,7 @@ ctypedef int (*block_fn)(const char* source, char* target, int source_size, int 
 
 cdef block_fn _decompress_block
 
-cdef long long decompress_frame(
+cdef long long decompress_payload(
     const unsigned char* p, Py_ssize_t pos, Py_ssize_t end, unsigned char* out, Py_ssize_t room
 ) noexcept nogil
 cdef unsigned int _xxh32(const unsigned char* p, Py_ssize_t pos, Py_ssize_t n) noexcept nogil

@@ -1,5 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""One pass over the headers of a run of batches: framing, magic and checksum of each, into a table of numbers.
+"""One pass over the headers of a run of batches: framing, magic and checksum of each, into a table of
+numbers.
 
 A row of the table, 16 columns of int64 (`records.batches` names them):
 
@@ -19,22 +20,23 @@ import cython
 
 if cython.compiled:
     from cython.cimports.tidelog.kernels.crc import crc32_range, crc32c_range
+    from cython.cimports.tidelog.kernels.faults import BAD_LENGTH, CHECKSUM, TORN, UNKNOWN_MAGIC
 else:
     from tidelog.kernels.crc import crc32_range, crc32c_range
+    from tidelog.kernels.faults import BAD_LENGTH, CHECKSUM, TORN, UNKNOWN_MAGIC
 
-_TORN = cython.declare(cython.int, 1)
-_BAD_LENGTH = cython.declare(cython.int, 2)
-_CHECKSUM = cython.declare(cython.int, 3)
-_UNKNOWN_MAGIC = cython.declare(cython.int, 4)
-
+_Row = cython.typedef(cython.pointer[cython.longlong])
 _SIGN32 = cython.declare(cython.longlong, 0x80000000)  # a literal this large would be a Python object
 
 
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _u32(p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t) -> cython.uint:
+def i16(p, i):
+    """The big-endian number at p[i:i+2]."""
+    v: cython.longlong = (cython.cast(cython.longlong, p[i]) << 8) | p[i + 1]
+    return (v ^ 0x8000) - 0x8000
+
+
+def u32(p, i):
+    """The big-endian number without sign at p[i:i+4]."""
     return (
         (cython.cast(cython.uint, p[i]) << 24)
         | (cython.cast(cython.uint, p[i + 1]) << 16)
@@ -43,91 +45,77 @@ def _u32(p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t) ->
     )
 
 
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _i32(p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t) -> cython.longlong:
-    v: cython.longlong = _u32(p, i)
+def i32(p, i):
+    """The big-endian number at p[i:i+4]."""
+    v: cython.longlong = u32(p, i)
     return (v ^ _SIGN32) - _SIGN32
 
 
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _i64(p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t) -> cython.longlong:
-    return (_i32(p, i) << 32) | _u32(p, i + 4)
+def i64(p, i):
+    """The big-endian number at p[i:i+8]."""
+    return (i32(p, i) << 32) | u32(p, i + 4)
 
 
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _i16(p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t) -> cython.longlong:
-    v: cython.longlong = (cython.cast(cython.longlong, p[i]) << 8) | p[i + 1]
-    return (v ^ 0x8000) - 0x8000
+def wrapping_add(a, b):
+    """a + b as Java adds longs."""
+    if cython.compiled:
+        return cython.cast(
+            cython.longlong, cython.cast(cython.ulonglong, a) + cython.cast(cython.ulonglong, b)
+        )
+    else:
+        return ((a + b + 2**63) & (2**64 - 1)) - 2**63
 
 
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def _one(
-    p: cython.pointer[cython.const[cython.uchar]],
-    pos: cython.Py_ssize_t,
-    end: cython.Py_ssize_t,
-    row: cython.pointer[cython.longlong],
-    check_crc: cython.bint,
-) -> cython.int:
+def _read_header(p, pos, end, row, check_crc):
     """Read the header at `pos` into `row`; 0 or the fault."""
     size: cython.longlong
-    magic: cython.int
-    crc: cython.uint
     if end - pos < 17:
-        return _TORN
-    size = _i32(p, pos + 8)
-    row[2] = _i64(p, pos)
+        return TORN
+    size = i32(p, pos + 8)
+    row[2] = i64(p, pos)
     if size < 14:
-        return _BAD_LENGTH
+        return BAD_LENGTH
     if size > end - pos - 12:
-        return _TORN
-    magic = p[pos + 16]
+        return TORN
     row[1] = size + 12
-    row[5] = magic
-    if magic == 2:
-        if size < 49:
-            return _BAD_LENGTH
-        crc = _u32(p, pos + 17)
-        row[3] = row[2] + _i32(p, pos + 23)
-        row[4] = _i32(p, pos + 12)
-        row[6] = _i16(p, pos + 21)
-        row[7] = _i64(p, pos + 27)
-        row[8] = _i64(p, pos + 35)
-        row[9] = _i64(p, pos + 43)
-        row[10] = _i16(p, pos + 51)
-        row[11] = _i32(p, pos + 53)
-        row[12] = _i32(p, pos + 57)
-        row[13] = crc
-        if check_crc and crc32c_range(p, pos + 21, pos + 12 + size) != crc:
-            return _CHECKSUM
-        return 0
-    if magic > 2:
-        return _UNKNOWN_MAGIC
-    if magic == 1 and size < 22:
-        return _BAD_LENGTH
-    crc = _u32(p, pos + 12)
+    row[5] = p[pos + 16]
+    if p[pos + 16] > 2:
+        return UNKNOWN_MAGIC
+    if p[pos + 16] < 2:
+        return _read_message(p, pos, size, row, check_crc)
+    if size < 49:
+        return BAD_LENGTH
+    row[3] = wrapping_add(row[2], i32(p, pos + 23))
+    row[4] = i32(p, pos + 12)
+    row[6] = i16(p, pos + 21)
+    row[7] = i64(p, pos + 27)
+    row[8] = i64(p, pos + 35)
+    row[9] = i64(p, pos + 43)
+    row[10] = i16(p, pos + 51)
+    row[11] = i32(p, pos + 53)
+    row[12] = i32(p, pos + 57)
+    row[13] = u32(p, pos + 17)
+    if check_crc and crc32c_range(p, pos + 21, pos + 12 + size) != row[13]:
+        return CHECKSUM
+    return 0
+
+
+def _read_message(p, pos, size, row, check_crc):
+    """Read the whole message of magic 0 or 1 at `pos` into `row`; 0 or the fault."""
+    if row[5] == 1 and size < 22:
+        return BAD_LENGTH
     row[3] = row[2]
     row[4] = -1
     row[6] = p[pos + 17]
-    row[7] = _i64(p, pos + 18) if magic == 1 else -1
+    row[7] = i64(p, pos + 18) if row[5] == 1 else -1
     row[8] = row[7]
     row[9] = -1
     row[10] = -1
     row[11] = -1
     row[12] = 1
-    row[13] = crc
-    if check_crc and crc32_range(p, pos + 16, pos + 12 + size) != crc:
-        return _CHECKSUM
+    row[13] = u32(p, pos + 12)
+    if check_crc and crc32_range(p, pos + 16, pos + 12 + size) != row[13]:
+        return CHECKSUM
     return 0
 
 
@@ -142,7 +130,8 @@ def scan(
     """Fill `rows` from buf[start:end]; answers (rows filled, where the walk stopped, fault or 0).
 
     Positions in the table and in the answer are buf's index plus `origin`. At a fault, the row after the last
-    filled one holds what could be read of the bad batch (its size and base offset) where there is room for it.
+    filled one holds what could be read of the bad batch (its size and base offset) where there is room for
+    it.
     """
     n: cython.Py_ssize_t = 0
     capacity: cython.Py_ssize_t = rows.shape[0]
@@ -156,18 +145,19 @@ def scan(
         with cython.nogil:
             while n < capacity and pos < end:
                 rows[n, 0] = pos + origin
-                fault = _one(cython.address(buf[0]), pos, end, cython.address(rows[n, 0]), check_crc)
+                fault = _read_header(cython.address(buf[0]), pos, end, cython.address(rows[n, 0]), check_crc)
                 if fault != 0:
                     break
                 pos += rows[n, 1]
                 n += 1
     else:
         while n < capacity and pos < end:
-            rows[n, 0] = pos + origin
-            fault = _one(buf, pos, end, rows[n], check_crc)
+            row = [pos + origin] + [0] * 15
+            fault = _read_header(buf, pos, end, row, check_crc)
+            rows[n] = row
             if fault != 0:
                 break
-            pos += int(rows[n, 1])
+            pos += row[1]
             n += 1
     return n, pos + origin, fault
 
@@ -184,7 +174,7 @@ def verify(
     if cython.compiled:
         p: cython.pointer[cython.const[cython.uchar]] = cython.address(buf[0])
     else:
-        p = buf
+        p, rows = buf, memoryview(rows)
     with cython.nogil:
         while i < n:
             start = rows[i, 0] - origin

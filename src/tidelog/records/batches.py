@@ -13,11 +13,13 @@ Record batch, magic 2 (all numbers big-endian):
 
     attributes: bits 0-2 codec, 3 timestamp type, 4 transactional, 5 control, 6 delete horizon
 
-The checksum does not cover base offset, length and leader epoch: they are stamped at append without a new one.
+The checksum does not cover base offset, length and leader epoch: they are stamped at append without a new
+one.
 
-Message, magic 0 and 1: offset 8, size 4, CRC-32 4 (of all below), magic 1, attributes 1, [timestamp 8 in magic 1],
-key length 4, key, value length 4, value. In the table each top-level message is a row of its own; a compressed one
-(a wrapper) counts as one record until it is decoded, and its offset is that of the last message in it.
+Message, magic 0 and 1: offset 8, size 4, CRC-32 4 (of all below), magic 1, attributes 1, [timestamp 8 in
+magic 1], key length 4, key, value length 4, value. In the table each top-level message is a row of its own;
+a compressed one (a wrapper) counts as one record until it is decoded, and its offset is that of the last
+message in it.
 """
 
 from __future__ import annotations
@@ -49,29 +51,16 @@ Int64s = npt.NDArray[np.int64]
 
 assert _checksums  # imported for its effect: it gives the scan kernel its hardware CRC
 
-_COLUMNS = (
-    "position",
-    "size",
-    "base_offset",
-    "last_offset",
-    "leader_epoch",
-    "magic",
-    "attributes",
-    "base_timestamp",
-    "max_timestamp",
-    "producer_id",
-    "producer_epoch",
-    "base_sequence",
-    "count",
-    "crc",
-)
 
+class _Column:
+    """One field of all batches."""
 
-def _column(index: int, doc: str) -> property:
-    def get(self: BatchTable) -> Int64s:
-        return self.rows[:, index]
+    def __init__(self, index: int, doc: str) -> None:
+        self._index = index
+        self.__doc__ = doc
 
-    return property(get, doc=doc)
+    def __get__(self, table: BatchTable, owner: type[BatchTable]) -> Int64s:
+        return table.rows[:, self._index]
 
 
 class BatchTable:
@@ -83,33 +72,37 @@ class BatchTable:
         self.rows = rows
 
     def __len__(self) -> int:
+        """How many batches."""
         return len(self.rows)
 
     def __getitem__(self, key: slice) -> BatchTable:
+        """Some of the batches."""
         return BatchTable(self.rows[key])
 
     def __iter__(self) -> Iterator[BatchTable]:
+        """Batch by batch, as tables of one row."""
         return (BatchTable(self.rows[i : i + 1]) for i in range(len(self.rows)))
 
     def __repr__(self) -> str:
+        """How many batches of which offsets."""
         if not len(self):
             return "BatchTable(empty)"
         return f"BatchTable({len(self)} batches, offsets {self.base_offset[0]}..{self.last_offset[-1]})"
 
-    position = _column(0, "Byte position in the file.")
-    size = _column(1, "Whole size in bytes, with offset and length fields.")
-    base_offset = _column(2, "Offset of the first record (of the last, in a magic 0/1 wrapper).")
-    last_offset = _column(3, "Offset of the last record, removed ones counted.")
-    leader_epoch = _column(4, "Partition leader epoch, -1 in magic 0/1.")
-    magic = _column(5, "Format version: 0, 1 or 2.")
-    attributes = _column(6, "The attributes as stored.")
-    base_timestamp = _column(7, "Base timestamp, or the delete horizon.")
-    max_timestamp = _column(8, "Largest timestamp, -1 in magic 0.")
-    producer_id = _column(9, "Producer id, -1 for none.")
-    producer_epoch = _column(10, "Producer epoch, -1 for none.")
-    base_sequence = _column(11, "Sequence of the first record, -1 for none.")
-    count = _column(12, "Number of records (1 in magic 0/1).")
-    crc = _column(13, "Stored checksum.")
+    position = _Column(0, "Byte position in the file.")
+    size = _Column(1, "Whole size in bytes, with offset and length fields.")
+    base_offset = _Column(2, "Offset of the first record (of the last, in a magic 0/1 wrapper).")
+    last_offset = _Column(3, "Offset of the last record, removed ones counted.")
+    leader_epoch = _Column(4, "Partition leader epoch, -1 in magic 0/1.")
+    magic = _Column(5, "Format version: 0, 1 or 2.")
+    attributes = _Column(6, "The attributes as stored.")
+    base_timestamp = _Column(7, "Base timestamp, or the delete horizon.")
+    max_timestamp = _Column(8, "Largest timestamp, -1 in magic 0.")
+    producer_id = _Column(9, "Producer id, -1 for none.")
+    producer_epoch = _Column(10, "Producer epoch, -1 for none.")
+    base_sequence = _Column(11, "Sequence of the first record, -1 for none.")
+    count = _Column(12, "Number of records (1 in magic 0/1).")
+    crc = _Column(13, "Stored checksum.")
 
     @property
     def codec(self) -> Int64s:
@@ -124,17 +117,22 @@ class BatchTable:
     @property
     def is_transactional(self) -> npt.NDArray[np.bool_]:
         """Which batches belong to a transaction."""
-        return ((self.attributes & 0x10) != 0) & (self.magic == 2)
+        return self._flag(0x10)
 
     @property
     def is_control(self) -> npt.NDArray[np.bool_]:
         """Which batches hold control records."""
-        return ((self.attributes & 0x20) != 0) & (self.magic == 2)
+        return self._flag(0x20)
 
     @property
     def has_delete_horizon(self) -> npt.NDArray[np.bool_]:
         """Which batches keep a delete horizon in place of their base timestamp."""
-        return ((self.attributes & 0x40) != 0) & (self.magic == 2)
+        return self._flag(0x40)
+
+    def _flag(self, bit: int) -> npt.NDArray[np.bool_]:
+        """Which batches have an attribute that only v2 knows."""
+        flags: npt.NDArray[np.bool_] = ((self.attributes & bit) != 0) & (self.magic == 2)
+        return flags
 
     @property
     def end(self) -> int:
@@ -167,21 +165,26 @@ def scan_batches(
     check_crc: bool = True,
     source: str | None = None,
 ) -> BatchScan:
-    """Read and check the batch headers in buffer[start:end], at most `max_batches` of them, in one kernel call.
+    """Read and check the batch headers in buffer[start:end], at most `max_batches` of them, in one kernel
+    call.
 
-    `origin` is the file position of the buffer's first byte; `source` names the file in errors. A bad batch is
-    answered as `fault`, not raised. `start` outside the buffer is the caller's mistake and a ValueError.
+    `origin` is the file position of the buffer's first byte; `source` names the file in errors. A bad batch
+    is answered as `fault`, not raised. `start` outside the buffer is the caller's mistake and a ValueError.
     """
-    size = memoryview(buffer).nbytes
-    end = size if end is None else end
+    view = memoryview(buffer).cast("B")
+    end = len(view) if end is None else end
     rows = np.empty((max(1, min(max_batches, (end - start) // MIN_BATCH_SIZE + 1)), 16), dtype=np.int64)
-    n, stop, code = _kernel.scan(buffer, start, end, origin, rows, check_crc)
+    n, stop, code = _kernel.scan(view, start, end, origin, rows, check_crc)
     if not code:
         return BatchScan(BatchTable(rows[:n]), stop, None)
     enough = stop - origin + 17 <= end
     offset = int(rows[n, 2]) if enough and n < len(rows) else None
     fault = fault_error(
-        code, position=stop, offset=offset, source=source, reason=_torn_reason(code, rows, n, stop - origin, end)
+        code,
+        position=stop,
+        offset=offset,
+        source=source,
+        reason=_torn_reason(code, rows, n, stop - origin, end),
     )
     return BatchScan(BatchTable(rows[:n]), stop, _as_corrupt(fault))
 
@@ -210,7 +213,7 @@ def walk_batches(
     check_crc: bool = True,
     source: str | None = None,
 ) -> Iterator[BatchTable]:
-    """All batches of buffer[start:end] as tables of at most `max_batches` rows; a fault is raised when reached."""
+    """Batches of buffer[start:end] in tables of `max_batches` rows; a fault is raised when reached."""
     end = memoryview(buffer).nbytes if end is None else end
     while start < end:
         scan = scan_batches(

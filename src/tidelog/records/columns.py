@@ -1,21 +1,89 @@
-"""Arrow columns that the decode kernel fills: allocation before, arrays after.
+"""The columns of one chunk: memory before the kernels fill it, Arrow arrays after.
 
-Memory comes from Arrow's pool, which keeps and reuses it between chunks. A column of bytes is given room for all
-bytes of its records; what it does not use is never touched and so never becomes resident.
+Memory comes from Arrow's pool, which keeps and reuses it between chunks. A column of bytes is given room
+for all bytes of its records; what it does not use is never touched and so never becomes resident, and a
+column that used little is copied out, so that whoever keeps it does not keep the room.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidelog.kernels import decode as _kernel
+from tidelog.kernels import columns as _kernel
 from tidelog.records.schema import HEADERS_TYPE, Projection
 
 __all__ = ["ChunkColumns", "constant_int", "constant_string"]
+
+_SLACK = 32  # kernels copy in steps of as much
+_KEEP_ROOM = 1 << 14  # below this, unused room is not worth a copy
+_BINARY, _INT64, _MICROSECONDS = pa.binary(), pa.int64(), pa.timestamp("us", tz="UTC")
+_PAIR_FIELDS = [HEADERS_TYPE.value_type.field(0), HEADERS_TYPE.value_type.field(1)]
+
+Int64s = npt.NDArray[np.int64]
+
+
+class ChunkColumns:
+    """The columns that come from the records themselves, with room for `rows` records of `size` bytes in all.
+
+    `headers` is how many headers there is room for; None while none were seen, which costs nothing per
+    record.
+    """
+
+    NAMES = frozenset(("key", "value", "offset", "timestamp", "timestamp_ms", "headers"))
+
+    def __init__(
+        self, projection: Projection, table: Int64s, rows: int, size: int, headers: int | None = None
+    ) -> None:
+        self._offsets: Any = pa.allocate_buffer(8 * rows) if projection.needs_offsets else None
+        self._timestamps: Any = pa.allocate_buffer(8 * rows) if projection.needs_timestamps else None
+        # Stored as microseconds only if nobody needs the milliseconds too.
+        self._microseconds = projection.wants("timestamp")
+        self._key = _BytesColumn(rows, size) if projection.wants("key") else None
+        self._value = _BytesColumn(rows, size) if projection.wants("value") else None
+        wanted = projection.wants("headers")
+        self._headers = _HeaderColumn(rows, headers, size) if wanted and headers is not None else None
+        self.kernel = _kernel.Columns(
+            table,
+            rows,
+            None if self._offsets is None else np.frombuffer(self._offsets, dtype=np.int64),
+            None if self._timestamps is None else np.frombuffer(self._timestamps, dtype=np.int64),
+            self._microseconds,
+            self._key.kernel if self._key else None,
+            self._value.kernel if self._value else None,
+            self._headers.kernel if self._headers else () if wanted else None,
+        )
+
+    @property
+    def offsets(self) -> Int64s | None:
+        """Offsets of the records, where a column needs them."""
+        if self._offsets is None:
+            return None
+        return np.frombuffer(self._offsets, dtype=np.int64, count=self.kernel.rows)
+
+    def array(self, name: str) -> pa.Array:
+        """Column `name` after the kernel filled it."""
+        rows = self.kernel.rows
+        if name == "key" and self._key:
+            return self._key.array(rows)
+        if name == "value" and self._value:
+            return self._value.array(rows)
+        if name == "headers":
+            return self._headers.array(rows, self.kernel.headers) if self._headers else _no_headers(rows)
+        if name == "offset":
+            return pa.Array.from_buffers(_INT64, rows, [None, _trim(self._offsets, 8 * rows)], null_count=0)
+        if name == "timestamp":
+            return pa.Array.from_buffers(
+                _MICROSECONDS, rows, [None, _trim(self._timestamps, 8 * rows)], null_count=0
+            )
+        if self._microseconds:
+            times: Int64s = np.frombuffer(self._timestamps, dtype=np.int64, count=rows)
+            return pa.array(times // 1000)
+        return pa.Array.from_buffers(_INT64, rows, [None, _trim(self._timestamps, 8 * rows)], null_count=0)
 
 
 class _BytesColumn:
@@ -24,7 +92,7 @@ class _BytesColumn:
     def __init__(self, rows: int, size: int) -> None:
         self._ends = pa.allocate_buffer(4 * (rows + 1))
         self._valid = _bits(rows, 0xFF)
-        self._data = pa.allocate_buffer(max(1, size))
+        self._data = pa.allocate_buffer(size + _SLACK)
         self.kernel = _kernel.Bytes(
             np.frombuffer(self._ends, dtype=np.int32),
             np.frombuffer(self._valid, dtype=np.uint8),
@@ -33,73 +101,10 @@ class _BytesColumn:
 
     def array(self, rows: int) -> pa.Array:
         """The first `rows` values as a binary array."""
-        nulls = self.kernel.nulls
+        nulls, used = self.kernel.nulls, self.kernel.used
         valid = self._valid if nulls else None
-        data = self._data.slice(0, self.kernel.used)
-        return pa.Array.from_buffers(pa.binary(), rows, [valid, self._ends, data], null_count=nulls)
-
-
-class ChunkColumns:
-    """The columns of one chunk that come from the records themselves."""
-
-    NAMES = frozenset(("key", "value", "offset", "timestamp", "timestamp_ms", "headers"))
-
-    def __init__(self, projection: Projection, rows: int, size: int) -> None:
-        self._rows = rows
-        self._size = size
-        self._offset_buffer = pa.allocate_buffer(8 * rows) if projection.wants("offset", "sequence", "base_offset") else None
-        self._timestamp_buffer = pa.allocate_buffer(8 * rows) if projection.wants("timestamp", "timestamp_ms") else None
-        # Stored as microseconds only if nobody needs the milliseconds too.
-        self._microseconds = projection.wants("timestamp")
-        self._both_times = projection.wants("timestamp") and projection.wants("timestamp_ms")
-        self._key = _BytesColumn(rows, size) if projection.wants("key") else None
-        self._value = _BytesColumn(rows, size) if projection.wants("value") else None
-        self.wants_headers = projection.wants("headers")
-        self._headers: _HeaderColumn | None = None
-
-    @property
-    def offsets(self) -> npt.NDArray[np.int64] | None:
-        """Offsets of the records, where a column needs them."""
-        if self._offset_buffer is None:
-            return None
-        return np.frombuffer(self._offset_buffer, dtype=np.int64)
-
-    def allocate_headers(self, headers: int) -> None:
-        """Make room for so many headers in all."""
-        self._headers = _HeaderColumn(self._rows, headers, self._size if headers else 0)
-
-    def kernel_columns(self, table: npt.NDArray[np.int64]) -> _kernel.Columns:
-        """The kernel's view, empty, for the batches of `table`."""
-        times = self._timestamp_buffer
-        return _kernel.Columns(
-            table,
-            self._rows,
-            offsets=self.offsets,
-            timestamps=None if times is None else np.frombuffer(times, dtype=np.int64),
-            microseconds=self._microseconds,
-            keys=self._key.kernel if self._key else None,
-            values=self._value.kernel if self._value else None,
-            headers=self._headers.kernel if self._headers else None,
-        )
-
-    def array(self, name: str, filled: _kernel.Columns) -> pa.Array:
-        """Column `name` after the kernel filled it."""
-        rows = filled.rows
-        if name == "key" and self._key:
-            return self._key.array(rows)
-        if name == "value" and self._value:
-            return self._value.array(rows)
-        if name == "headers" and self._headers:
-            return self._headers.array(rows, filled.headers)
-        if name == "offset":
-            return pa.Array.from_buffers(pa.int64(), rows, [None, self._offset_buffer], null_count=0)
-        if name == "timestamp":
-            kind = pa.timestamp("us", tz="UTC")
-            return pa.Array.from_buffers(kind, rows, [None, self._timestamp_buffer], null_count=0)
-        if self._both_times:
-            times = np.frombuffer(self._timestamp_buffer, dtype=np.int64, count=rows)
-            return pa.array(times // 1000)
-        return pa.Array.from_buffers(pa.int64(), rows, [None, self._timestamp_buffer], null_count=0)
+        buffers = [valid, _trim(self._ends, 4 * (rows + 1)), _trim(self._data, used)]
+        return pa.Array.from_buffers(_BINARY, rows, buffers, null_count=nulls)
 
 
 class _HeaderColumn:
@@ -118,11 +123,11 @@ class _HeaderColumn:
         )
 
     def array(self, rows: int, headers: int) -> pa.Array:
+        """The first `rows` lists, which hold `headers` headers in all."""
         keys = _as_text(self._keys.array(headers))
-        pairs = pa.StructArray.from_arrays(
-            [keys, self._values.array(headers)], fields=list(HEADERS_TYPE.value_type)
-        )
-        return pa.Array.from_buffers(HEADERS_TYPE, rows, [self._valid, self._ends], children=[pairs])
+        pairs = pa.StructArray.from_arrays([keys, self._values.array(headers)], fields=_PAIR_FIELDS)
+        ends = _trim(self._ends, 4 * (rows + 1))
+        return pa.Array.from_buffers(HEADERS_TYPE, rows, [self._valid, ends], children=[pairs])
 
 
 def _as_text(keys: pa.Array) -> pa.Array:
@@ -133,21 +138,50 @@ def _as_text(keys: pa.Array) -> pa.Array:
         return pa.array([key.decode("utf-8", "replace") for key in keys.to_pylist()], pa.string())
 
 
+def _trim(buffer: pa.Buffer, used: int) -> pa.Buffer:
+    """The first `used` bytes, in memory of their own if that is much less."""
+    part = buffer.slice(0, used)
+    return pa.py_buffer(part.to_pybytes()) if 2 * used < buffer.size - _KEEP_ROOM else part
+
+
 def _bits(rows: int, fill: int) -> pa.Buffer:
-    buffer = pa.allocate_buffer(max(1, (rows + 7) // 8))
+    buffer = pa.allocate_buffer((rows + 7) // 8)
     np.frombuffer(buffer, dtype=np.uint8)[:] = fill
     return buffer
 
 
-@lru_cache(maxsize=64)
 def constant_string(value: str, rows: int) -> pa.Array:
-    """`value`, `rows` times; callers slice what they need of a round number."""
-    data = value.encode()
-    ends = np.arange(rows + 1, dtype=np.int32) * np.int32(len(data))
-    return pa.Array.from_buffers(pa.string(), rows, [None, pa.py_buffer(ends), pa.py_buffer(data * rows)], null_count=0)
+    """`value`, `rows` times."""
+    return _strings(value, _round_up(rows)).slice(0, rows)
 
 
-@lru_cache(maxsize=64)
 def constant_int(value: int, rows: int) -> pa.Array:
     """`value`, `rows` times, as int32."""
+    return _ints(value, _round_up(rows)).slice(0, rows)
+
+
+def _no_headers(rows: int) -> pa.Array:
+    return _null_lists(_round_up(rows)).slice(0, rows)
+
+
+def _round_up(rows: int) -> int:
+    """A round number of rows, so that constant columns of chunks of many sizes come from one."""
+    return 1 << max(10, (rows - 1).bit_length())
+
+
+@lru_cache(maxsize=64)
+def _strings(value: str, rows: int) -> pa.Array:
+    data = value.encode()
+    ends = np.arange(rows + 1, dtype=np.int32) * np.int32(len(data))
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(data * rows)]
+    return pa.Array.from_buffers(pa.string(), rows, buffers, null_count=0)
+
+
+@lru_cache(maxsize=64)
+def _ints(value: int, rows: int) -> pa.Array:
     return pa.array(np.full(rows, value, dtype=np.int32))
+
+
+@lru_cache(maxsize=8)
+def _null_lists(rows: int) -> pa.Array:
+    return pa.nulls(rows, HEADERS_TYPE)

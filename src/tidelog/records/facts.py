@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.records.batches import BatchTable
+from tidelog.records.columns import constant_int
 from tidelog.types import Codec
 
 __all__ = ["BatchFacts"]
@@ -21,8 +22,8 @@ _MAX_SEQUENCE = (1 << 31) - 1
 class BatchFacts:
     """Columns of a chunk by the batch each record lies in.
 
-    `counts` is how many records each batch was found to hold, `offsets` the offsets of all records where a column
-    was asked for that needs them.
+    `counts` is how many records each batch was found to hold, `offsets` the offsets of all records where a
+    column was asked for that needs them.
     """
 
     def __init__(self, table: BatchTable, counts: Int64s, offsets: Int64s | None) -> None:
@@ -34,7 +35,10 @@ class BatchFacts:
         """Column `name` (see `records.schema`)."""
         table = self._table
         if name == "timestampType":
-            return self._spread(table.timestamp_type, np.int32)
+            kinds = table.timestamp_type
+            if len(kinds) and (kinds == kinds[0]).all():  # nearly always
+                return constant_int(int(kinds[0]), int(self._counts.sum()))
+            return self._spread(kinds, np.int32)
         if name == "base_offset":
             return self._spread(self._base_offsets(), np.int64)
         if name == "sequence":
@@ -67,4 +71,6 @@ class BatchFacts:
             raise ValueError("sequences need the offsets")
         base = np.repeat(self._table.base_sequence, self._counts)
         delta = self._offsets[: len(base)] - np.repeat(self._table.base_offset, self._counts)
-        return np.where(base < 0, -1, (base + delta) & _MAX_SEQUENCE).astype(np.int32)
+        sequence = base + delta
+        sequence[sequence > _MAX_SEQUENCE] -= _MAX_SEQUENCE + 1
+        return np.where(base < 0, -1, sequence).astype(np.int32)

@@ -25,21 +25,21 @@ __all__ = ["Fault", "fault_error"]
 
 
 class Fault(enum.IntEnum):
-    """Codes shared with kernels/scan.py and kernels/decode.py (a test compares them)."""
+    """The codes of kernels/faults.py (a test compares them)."""
 
     TORN = 1
     BAD_LENGTH = 2
     CHECKSUM = 3
     UNKNOWN_MAGIC = 4
-    BAD_VARINT = 6
-    RECORD_OVERRUN = 7
-    COUNT_MISMATCH = 8
-    NO_ROOM = 9
-    BAD_TIMESTAMP = 10
-    NESTED_COMPRESSION = 11
-    BAD_OFFSET = 12
-    UNUSUAL = 13
-    SCRATCH_FULL = 14
+    BAD_VARINT = 5
+    RECORD_OVERRUN = 6
+    COUNT_MISMATCH = 7
+    BAD_TIMESTAMP = 8
+    NESTED_COMPRESSION = 9
+    BAD_OFFSET = 10
+    NO_ROOM = 11
+    UNUSUAL = 12
+    SCRATCH_FULL = 13
 
 
 _ERRORS: dict[Fault, tuple[type[CorruptRecordError], str]] = {
@@ -51,7 +51,10 @@ _ERRORS: dict[Fault, tuple[type[CorruptRecordError], str]] = {
     Fault.RECORD_OVERRUN: (RecordOverrunError, "a record reaches outside its batch or its own length"),
     Fault.COUNT_MISMATCH: (CountMismatchError, "a batch does not hold as many records as it says"),
     Fault.NESTED_COMPRESSION: (CompressionError, "a compressed message holds another compressed one"),
-    Fault.BAD_OFFSET: (CorruptRecordError, "a compressed message's offset is below that of its last inner message"),
+    Fault.BAD_OFFSET: (
+        CorruptRecordError,
+        "a compressed message's offset is below that of its last inner message",
+    ),
 }
 
 
@@ -65,7 +68,9 @@ def fault_error(
             f"a timestamp of the batch at position {position} (offset {offset}) does not fit microseconds; "
             "read the column timestamp_ms instead of timestamp"
         )
-    if fault is Fault.NO_ROOM:
-        raise RuntimeError(f"kernel ran out of room at position {position}: this is a bug in tidelog")
+    if fault not in _ERRORS:
+        raise RuntimeError(
+            f"a kernel stopped with {fault.name} at position {position}: this is a bug in tidelog"
+        )
     cls, general = _ERRORS[fault]
     return cls(reason or general, position=position, offset=offset, source=source)

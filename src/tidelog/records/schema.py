@@ -1,13 +1,15 @@
 """The columns a record can be read as, and their Arrow types.
 
-The first eight are those of Spark's Kafka connector, names and types as it has them. The rest are facts of the
-batch that a record lies in; `timestamp_ms` is the timestamp as stored, also where it does not fit microseconds.
+The first eight are those of Spark's Kafka connector, names and types as it has them. The rest are facts of
+the batch that a record lies in; `timestamp_ms` is the timestamp as stored, also where it does not fit
+microseconds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 import pyarrow as pa
 
@@ -53,7 +55,7 @@ ALL_COLUMNS = RECORD_COLUMNS + BATCH_FACTS
 _TYPES = _RECORD_TYPES | _FACT_TYPES
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Projection:
     """Which columns to decode, in which order."""
 
@@ -62,17 +64,9 @@ class Projection:
     @classmethod
     def of(cls, columns: Iterable[str] | None) -> Projection:
         """The projection on `columns`; None means those of Spark's connector."""
-        if columns is None:
-            return cls()
-        names = tuple(columns)
-        for name in names:
-            if name not in _TYPES:
-                raise InvalidInputError(f"unknown column {name!r}; there are {', '.join(ALL_COLUMNS)}")
-        if len(set(names)) != len(names):
-            raise InvalidInputError(f"a column is named twice in {', '.join(names)}")
-        return cls(names)
+        return _checked(RECORD_COLUMNS if columns is None else tuple(columns))
 
-    @property
+    @cached_property
     def schema(self) -> pa.Schema:
         """The Arrow schema of what is decoded."""
         return pa.schema([pa.field(name, _TYPES[name]) for name in self.columns])
@@ -80,3 +74,23 @@ class Projection:
     def wants(self, *names: str) -> bool:
         """Is one of `names` asked for?"""
         return any(name in self.columns for name in names)
+
+    @cached_property
+    def needs_offsets(self) -> bool:
+        """Are the records' offsets needed, be it for another column?"""
+        return self.wants("offset", "sequence", "base_offset")
+
+    @cached_property
+    def needs_timestamps(self) -> bool:
+        """Are the records' timestamps needed?"""
+        return self.wants("timestamp", "timestamp_ms")
+
+
+@lru_cache(maxsize=64)
+def _checked(names: tuple[str, ...]) -> Projection:
+    for name in names:
+        if name not in _TYPES:
+            raise InvalidInputError(f"unknown column {name!r}; there are {', '.join(ALL_COLUMNS)}")
+    if len(set(names)) != len(names):
+        raise InvalidInputError(f"a column is named twice in {', '.join(names)}")
+    return Projection(names)

@@ -1,0 +1,31 @@
+# The C faces of records.py, so that other kernels decode batches without Python.
+from tidelog.kernels.columns cimport Columns
+
+cdef struct Var:
+    unsigned long long value
+    Py_ssize_t pos
+
+cdef struct Sink:
+    int* ends
+    unsigned char* valid
+    unsigned char* data
+    Py_ssize_t used
+    Py_ssize_t nulls
+    Py_ssize_t pos
+    bint wanted
+
+cdef int put_batch(
+    Columns columns,
+    const unsigned char* p,
+    Py_ssize_t pos,
+    Py_ssize_t end,
+    Py_ssize_t readable,
+    const long long* row,
+) noexcept nogil
+cdef Py_ssize_t _put_headers(
+    Columns columns, const unsigned char* p, Py_ssize_t pos, Py_ssize_t limit, Py_ssize_t row, long long count
+) noexcept nogil
+cdef Var _long_varint(const unsigned char* p, Py_ssize_t pos, Py_ssize_t limit, int max_shift) noexcept nogil
+cdef long long _count_headers(
+    const unsigned char* p, Py_ssize_t pos, Py_ssize_t end, long long count
+) noexcept nogil

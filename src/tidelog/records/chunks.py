@@ -1,0 +1,260 @@
+"""Batches into chunks: Arrow record batches of bounded size.
+
+1. `records.plan` cuts the table into chunks of whole batches and runs of batches that are decoded alike.
+2. Allocate the columns of a chunk and fill them run by run: one kernel call for a run, or for each batch
+   that a library has to decompress. Checksums are taken on the way.
+3. The chunk ends early where the next batch does not fit, or is bad: what came before it is given out
+   first, and the next chunk, which begins with it, raises. A batch that does not fit an empty chunk is
+   decompressed, measured and decoded alone.
+4. Spread the facts of the batches over their records.
+
+Memory is bounded by `max_rows` and `max_bytes` (or one batch, if that is larger), not by the input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidelog.errors import CorruptRecordError, InvalidInputError, TidelogError
+from tidelog.kernels import messages as _messages
+from tidelog.kernels import records as _records
+from tidelog.kernels import runs as _runs
+from tidelog.kernels import scan as _scan
+from tidelog.records.batches import HEADER_SIZE, BatchTable
+from tidelog.records.columns import ChunkColumns, constant_int, constant_string
+from tidelog.records.facts import BatchFacts
+from tidelog.records.faults import Fault, fault_error
+from tidelog.records.payloads import Payloads
+from tidelog.records.plan import MIN_RECORD_SIZE, Plan, Run
+from tidelog.records.schema import Projection
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = ["COLUMN_LIMIT", "ChunkDecoder"]
+
+COLUMN_LIMIT = (1 << 31) - 1
+"""The most bytes of a column: Arrow's binary type counts them in int32."""
+
+_VERIFY_BATCHES = (
+    64  # checksums are taken this far ahead of a library, so that it finds the bytes in the cache
+)
+_SCRATCH_BYTES = 1 << 18
+_SLACK = 32  # kernels read scratch in steps of as much
+_EXPANSION = 8  # compressed batches are first taken to expand so many times
+_HEADERS_PER_ROW = 4  # room for headers in a chunk of a topic that has them; more of them end the chunk early
+
+Int64s = npt.NDArray[np.int64]
+
+
+class ChunkDecoder:
+    """One decoding: where the bytes are, what is wanted of them and within which bounds."""
+
+    def __init__(
+        self,
+        buffer: Buffer,
+        projection: Projection,
+        *,
+        topic: str,
+        partition: int,
+        origin: int,
+        source: str | None,
+        max_rows: int,
+        max_bytes: int,
+        max_decompressed: int,
+        check_crc: bool,
+    ) -> None:
+        self._view = memoryview(buffer).cast("B")
+        self._projection = projection
+        self._topic = topic
+        self._partition = partition
+        self._origin = origin
+        self._source = source
+        self._max_rows = max_rows
+        self._max_bytes = min(max_bytes, COLUMN_LIMIT - _SLACK)
+        self._max_decompressed = max_decompressed
+        self._check_crc = check_crc
+        self._payloads = Payloads(self._view, origin, source, max_decompressed)
+        self._scratch = np.empty(min(_SCRATCH_BYTES, max_decompressed) + _SLACK, dtype=np.uint8)
+        # Most topics have no headers: none are counted, and no room is made for them, until one turns up.
+        self._headers_seen = False
+        self._expansion = _EXPANSION
+
+    def chunks(self, table: BatchTable) -> Iterator[pa.RecordBatch]:
+        """Decode `table` chunk by chunk."""
+        self._check_range(table)
+        plan = Plan(table)
+        start = 0
+        tried = None
+        while start < len(table):
+            stop = plan.cut(start, self._max_rows, self._max_bytes)
+            rows, size = plan.room(start, stop, self._max_rows, self._max_bytes, self._expansion)
+            attempt = (start, rows, size, self._headers_seen)
+            if rows > self._max_rows or size > self._max_bytes or attempt == tried:
+                done, chunk = start + 1, self._single(table[start : start + 1])
+            else:
+                done, chunk = self._chunk(table, plan, start, stop, rows, size)
+            if chunk.num_rows:
+                yield chunk
+            start, tried = done, attempt
+
+    def _chunk(
+        self, table: BatchTable, plan: Plan, start: int, stop: int, rows: int, size: int
+    ) -> tuple[int, pa.RecordBatch]:
+        """Decode batches from `start` on into so much room: where that ended, and their records."""
+        headers = _HEADERS_PER_ROW * rows if self._headers_seen else None
+        part = table[start:stop]
+        columns = ChunkColumns(self._projection, part.rows, rows, size, headers)
+        counts = part.count.copy()
+        fault, error = 0, None
+        for end, kind in plan.runs:
+            if end > start and columns.kernel.batches < len(part):
+                try:
+                    fault = self._take(columns, part, min(end, stop) - start, kind, counts)
+                except CorruptRecordError as caught:
+                    error = caught
+                if fault or error:
+                    break
+        done = columns.kernel.batches
+        if fault == Fault.NO_ROOM:
+            self._headers_seen = True
+            self._expansion *= 4
+        elif (fault or error) and not done:
+            raise error or self._error(part, 0, fault)
+        return start + done, self._assemble(part[:done], counts[:done], columns)
+
+    def _single(self, part: BatchTable) -> pa.RecordBatch:
+        """One batch, however large: measured first, then decoded."""
+        row: list[int] = part.rows[0].tolist()
+        start, magic, count = row[0] - self._origin, row[5], row[12]
+        payload: bytes | memoryview = self._view[start + HEADER_SIZE : start + row[1]]
+        self._verify(part, 0, 1)
+        if row[6] & 7:
+            payload = self._payloads.payload(row)
+        size = len(payload)
+        last = 0
+        if magic < 2:
+            count, last = self._payloads.count(row, payload) if row[6] & 7 else (1, 0)
+            size = max(size, row[1])
+        elif not 0 <= count <= size // MIN_RECORD_SIZE:
+            raise self._error(part, 0, Fault.COUNT_MISMATCH)
+        if size > COLUMN_LIMIT - _SLACK:
+            raise InvalidInputError(
+                f"the batch at offset {row[2]} takes over 2 GiB and does not fit an Arrow column"
+            )
+        headers = (
+            _records.count_headers(payload, 0, size, count)
+            if self._projection.wants("headers") and magic == 2
+            else 0
+        )
+        if headers < 0:
+            raise self._error(part, 0, -headers)
+        columns = ChunkColumns(self._projection, part.rows, count, size, headers)
+        if magic == 2:
+            fault = _runs.take_payload(columns.kernel, payload)
+        elif row[6] & 7:
+            fault = _messages.take_message_set(columns.kernel, payload, count, last)
+        else:
+            fault = _messages.take_messages(columns.kernel, self._view, self._origin, 1, False)
+        if fault:
+            raise self._error(part, 0, fault)
+        return self._assemble(part, np.array([count]), columns)
+
+    def _take(self, columns: ChunkColumns, part: BatchTable, last: int, kind: Run, counts: Int64s) -> int:
+        """Decode batches of `part` up to `last`, a run of `kind`; 0 or the fault."""
+        target, check = columns.kernel, self._check_crc
+        if kind == Run.PLAIN:
+            return _runs.take_plain(target, self._view, self._origin, last, check)
+        if kind == Run.COMPRESSED:
+            return self._take_compressed(columns, part, last)
+        if kind == Run.PAYLOADS:
+            return self._take_payloads(columns, part, last)
+        if kind == Run.MESSAGES:
+            return _messages.take_messages(target, self._view, self._origin, last, check)
+        return self._take_wrappers(columns, part, last, counts)
+
+    def _take_compressed(self, columns: ChunkColumns, part: BatchTable, last: int) -> int:
+        """Batches that a kernel decompresses; those in an unusual form take the slow way."""
+        target = columns.kernel
+        while True:
+            fault = _runs.take_compressed(
+                target, self._view, self._origin, last, self._check_crc, self._scratch
+            )
+            if fault == Fault.SCRATCH_FULL and len(self._scratch) < self._max_decompressed + _SLACK:
+                size = min(4 * len(self._scratch), self._max_decompressed)
+                self._scratch = np.empty(size + _SLACK, dtype=np.uint8)
+                continue
+            if fault not in (Fault.SCRATCH_FULL, Fault.UNUSUAL):
+                return fault
+            fault = _runs.take_payload(target, self._payloads.payload(part.rows[target.batches].tolist()))
+            if fault:
+                return fault
+
+    def _take_payloads(self, columns: ChunkColumns, part: BatchTable, last: int) -> int:
+        """Batches one by one through their codec's library."""
+        target = columns.kernel
+        first = target.batches
+        payload = self._payloads.payload
+        for at, row in enumerate(part.rows[first:last].tolist()):
+            if at % _VERIFY_BATCHES == 0:
+                last_verified = self._verify(part, first + at, min(last, first + at + _VERIFY_BATCHES))
+            if first + at >= last_verified:
+                return Fault.CHECKSUM
+            fault = _runs.take_payload(target, payload(row) if row[12] else b"")
+            if fault:
+                return fault
+        return 0
+
+    def _take_wrappers(self, columns: ChunkColumns, part: BatchTable, last: int, counts: Int64s) -> int:
+        """Compressed magic 0 and 1 messages; `counts` takes how many each of them held."""
+        for batch in range(columns.kernel.batches, last):
+            if self._verify(part, batch, batch + 1) == batch:
+                return Fault.CHECKSUM
+            row = part.rows[batch].tolist()
+            payload = self._payloads.payload(row)
+            counts[batch], inner_last = self._payloads.count(row, payload)
+            fault = _messages.take_message_set(columns.kernel, payload, int(counts[batch]), inner_last)
+            if fault:
+                return fault
+        return 0
+
+    def _verify(self, part: BatchTable, first: int, last: int) -> int:
+        """Take checksums, if the scan has not: the first batch that fails, or `last`."""
+        if not self._check_crc:
+            return last
+        bad = _scan.verify(self._view, part.rows[first:last], self._origin)
+        return last if bad < 0 else first + bad
+
+    def _check_range(self, table: BatchTable) -> None:
+        begin = table.position - self._origin
+        if len(table) and (int(begin.min()) < 0 or int((begin + table.size).max()) > len(self._view)):
+            raise ValueError("a batch of the table lies outside the buffer")
+
+    def _error(self, part: BatchTable, batch: int, fault: int) -> TidelogError:
+        row = part.rows[batch].tolist()
+        reason = None
+        if fault == Fault.COUNT_MISMATCH:
+            reason = f"a batch of {row[1]} bytes does not hold the {row[12]} records that it says"
+        return fault_error(fault, position=row[0], offset=row[2], source=self._source, reason=reason)
+
+    def _assemble(self, part: BatchTable, counts: Int64s, columns: ChunkColumns) -> pa.RecordBatch:
+        rows = columns.kernel.rows
+        if not self._projection.columns:  # still so many rows
+            return pa.RecordBatch.from_arrays([constant_int(0, rows)], ["rows"]).select([])
+        facts = BatchFacts(part, counts, columns.offsets)
+        arrays = []
+        for name in self._projection.columns:
+            if name in columns.NAMES:
+                arrays.append(columns.array(name))
+            elif name == "topic":
+                arrays.append(constant_string(self._topic, rows))
+            elif name == "partition":
+                arrays.append(constant_int(self._partition, rows))
+            else:
+                arrays.append(facts.array(name))
+        return pa.RecordBatch.from_arrays(arrays, schema=self._projection.schema)
