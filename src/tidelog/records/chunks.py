@@ -133,7 +133,8 @@ class ChunkDecoder:
         row: list[int] = part.rows[0].tolist()
         start, magic, count = row[0] - self._origin, row[5], row[12]
         payload: bytes | memoryview = self._view[start + HEADER_SIZE : start + row[1]]
-        self._verify(part, 0, 1)
+        if self._verify(part, 0, 1) == 0:
+            raise self._error(part, 0, Fault.CHECKSUM)
         if row[6] & 7:
             payload = self._payloads.payload(row)
         size = len(payload)
