@@ -31,7 +31,7 @@ from tidelog.storage.files import (
     read_file,
     rename_noreplace,
 )
-from tidelog.storage.local import LOCAL, LocalFileSystem, detach
+from tidelog.storage.local import LOCAL, LocalFileSystem
 
 __all__ = [
     "LOCAL",
@@ -44,7 +44,6 @@ __all__ = [
     "LocalFileSystem",
     "Mapping",
     "atomic_write",
-    "detach",
     "map_file",
     "read_epoch_checkpoint",
     "read_file",

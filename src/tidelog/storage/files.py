@@ -95,9 +95,10 @@ class File(Protocol):
     def map_readonly(self, size: int | None = None, *, ahead: bool = False) -> memoryview:
         """Its first `size` (all) bytes as memory, valid for as long as somebody holds the view.
 
-        It outlives the file's close, rename and unlink. With `ahead` the size may be one that the file has
-        yet to grow to; the view may then be shorter than asked, but not than the file. Touching what lies
-        behind the file's end, or what a truncation cut off, kills the process.
+        It outlives the file's close, rename and unlink, and truncations by this process: what they cut off is
+        still seen. With `ahead` the size may be one that the file has yet to grow to; the view may then be
+        shorter than asked, but not than the file. Touching what lies behind the file's end, or what another
+        process cut off, kills the process.
         """
 
     def map_writable(self, size: int | None = None) -> Mapping:

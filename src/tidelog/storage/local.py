@@ -6,8 +6,11 @@ only after the last call that uses it has returned: a reader never meets another
 
 Mappings. Python's `mmap` keeps a duplicate of the descriptor (before 3.13), which would cost one per mapped
 index. So memory is reserved by an anonymous `mmap` object, which gives the buffer protocol and the unmapping,
-and the file is then mapped over it (MAP_FIXED) with no descriptor left behind. `detach` moves a copy of some
-pages over it in the same way, which is one step for whoever reads there meanwhile.
+and the file is then mapped over it (MAP_FIXED) with no descriptor left behind.
+
+Truncation. Touching memory behind a file's end kills the process. So read-only mappings are remembered by
+their file, and before a file is cut, each of them that somebody holds gets a copy of the pages that go, moved
+over it in the same way: one step for whoever reads there meanwhile, who goes on seeing what was there.
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ import ctypes
 import mmap
 import os
 import stat
+import threading
+import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -26,7 +31,7 @@ from tidelog.storage.files import DirEntry, FileStat
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, StrPath
 
-__all__ = ["LOCAL", "LocalFile", "LocalFileSystem", "LocalMapping", "detach"]
+__all__ = ["LOCAL", "LocalFile", "LocalFileSystem", "LocalMapping"]
 
 _sync = getattr(os, "fdatasync", os.fsync)
 _IOV_MAX = min(os.sysconf("SC_IOV_MAX"), 1024)
@@ -48,6 +53,57 @@ _mmap.argtypes = [
 _mremap = _libc.mremap
 _mremap.restype = ctypes.c_void_p
 _mremap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
+
+
+class _ReadMappings:
+    """The read-only mappings of this process by file (device and inode), for as long as they live."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()  # again by its own thread, when a collection lets go of a mapping
+        self._by_file: dict[tuple[int, int], tuple[weakref.ref[mmap.mmap], ...]] = {}
+
+    def add(self, file: tuple[int, int], memory: mmap.mmap) -> None:
+        """Remember a mapping."""
+        reference = weakref.ref(memory, lambda _: self._forget(file))
+        with self.lock:
+            self._by_file[file] = (*self._by_file.get(file, ()), reference)
+
+    def _forget(self, file: tuple[int, int]) -> None:
+        with self.lock:
+            alive = tuple(each for each in self._by_file.get(file, ()) if each() is not None)
+            if alive:
+                self._by_file[file] = alive
+            else:
+                self._by_file.pop(file, None)
+
+    def keep(self, file: tuple[int, int], start: int, end: int) -> None:
+        """Give the pages of bytes [start, end), which the file is about to lose, to their mappings."""
+        start -= start % mmap.PAGESIZE
+        for reference in self._by_file.get(file, ()):
+            memory = reference()
+            if memory is not None and start < len(memory):
+                _replace(memory, start, min(end, len(memory)))
+
+
+_read_mappings = _ReadMappings()
+
+
+def _address(memory: mmap.mmap) -> int:
+    return np.frombuffer(memory, dtype=np.uint8).ctypes.data
+
+
+def _replace(memory: mmap.mmap, start: int, end: int) -> None:
+    """Put a copy of its pages from `start` to the one that holds byte `end` - 1 in their place."""
+    size = -(-(end - start) // mmap.PAGESIZE) * mmap.PAGESIZE
+    anonymous = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    copy = _mmap(None, size, mmap.PROT_READ | mmap.PROT_WRITE, anonymous, -1, 0)
+    if copy != _MAP_FAILED:
+        address = _address(memory) + start
+        ctypes.memmove(copy, address, size)
+        if _mremap(copy, size, size, _MREMAP_MAYMOVE_FIXED, address) == address:
+            return
+    code = ctypes.get_errno()
+    raise OSError(code, f"cannot keep what is mapped: {os.strerror(code)}")
 
 
 class _Descriptor:
@@ -151,7 +207,11 @@ class LocalFile:
     def truncate(self, size: int) -> None:
         """Cut or extend to `size` bytes."""
         handle = self._handle or self._live()
-        os.ftruncate(handle.number, size)
+        with _read_mappings.lock:
+            found = os.fstat(handle.number)
+            if size < found.st_size:
+                _read_mappings.keep((found.st_dev, found.st_ino), size, found.st_size)
+            os.ftruncate(handle.number, size)
 
     def allocate(self, position: int, n: int) -> None:
         """Make sure that the disk has room for these bytes."""
@@ -166,53 +226,39 @@ class LocalFile:
 
     def map_readonly(self, size: int | None = None, *, ahead: bool = False) -> memoryview:
         """Its first `size` (all) bytes as memory; with `ahead`, also those it has yet to grow to."""
-        memory = self._map(size, mmap.PROT_READ, ahead)
-        return memoryview(b"" if memory is None else memory)
+        with _read_mappings.lock:
+            found, memory = self._map(size, mmap.PROT_READ, ahead)
+            if memory is None:
+                return memoryview(b"")
+            _read_mappings.add((found.st_dev, found.st_ino), memory)
+            return memoryview(memory)
 
     def map_writable(self, size: int | None = None) -> LocalMapping:
         """Its first `size` (all) bytes as writable memory."""
-        return LocalMapping(self._map(size, mmap.PROT_READ | mmap.PROT_WRITE))
+        return LocalMapping(self._map(size, mmap.PROT_READ | mmap.PROT_WRITE)[1])
 
-    def _map(self, size: int | None, protection: int, ahead: bool = False) -> mmap.mmap | None:
+    def _map(
+        self, size: int | None, protection: int, ahead: bool = False
+    ) -> tuple[os.stat_result, mmap.mmap | None]:
         handle = self._handle or self._live()
-        length = os.fstat(handle.number).st_size
+        found = os.fstat(handle.number)
+        length = found.st_size
         if size is not None:
             if size > length and not ahead:
                 raise ValueError(f"{self.path} has {length} bytes, not {size}")
             length = size
         if length == 0:
-            return None
+            return found, None
         memory = mmap.mmap(-1, length, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, protection)
-        address = np.frombuffer(memory, dtype=np.uint8).ctypes.data
+        address = _address(memory)
         if _mmap(address, length, protection, mmap.MAP_SHARED | _MAP_FIXED, handle.number, 0) != address:
             code = ctypes.get_errno()
             raise OSError(code, f"cannot map: {os.strerror(code)}", self.path)
-        return memory
+        return found, memory
 
     def close(self) -> None:
         """Let go of the file; again is harmless."""
         self._handle = None
-
-
-def detach(view: memoryview, start: int, end: int) -> None:
-    """Give the pages with bytes [start, end) of a whole mapping, all in the file, a memory of their own.
-
-    Then the file can be cut at `start`, and whoever holds the mapping goes on seeing what it saw. Nothing is
-    to be done for views that are no mappings.
-    """
-    if start >= end or not isinstance(view.obj, mmap.mmap):
-        return
-    start -= start % mmap.PAGESIZE
-    length = -(-(end - start) // mmap.PAGESIZE) * mmap.PAGESIZE
-    address = np.frombuffer(view, dtype=np.uint8).ctypes.data + start
-    protection, anonymous = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-    copy = _mmap(None, length, protection, anonymous, -1, 0)
-    if copy != _MAP_FAILED:
-        ctypes.memmove(copy, address, length)
-        if _mremap(copy, length, length, _MREMAP_MAYMOVE_FIXED, address) == address:
-            return
-    code = ctypes.get_errno()
-    raise OSError(code, f"cannot keep what is mapped: {os.strerror(code)}")
 
 
 class LocalFileSystem:
