@@ -157,13 +157,6 @@ class IndexFile(ABC):
         finally:
             file.close()
 
-    def detach(self) -> None:
-        """Answer from a copy of the entries from now on: the file is about to change under its mapping."""
-        with self.directory.lock:
-            entries = self._entries or self._loaded()
-            data = read_file(self.directory.fs, self.path)
-            entries.swap(data, min(entries.count, len(data) // self.ENTRY_SIZE), False)
-
     def rename_to(self, transient: Transient) -> None:
         """Give the file the name with another transient suffix; no file is no error."""
         name = format_segment_file(self.base_offset, self.KIND, transient)
