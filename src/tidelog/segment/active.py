@@ -15,6 +15,7 @@ One thread writes; any number read meanwhile.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -22,6 +23,7 @@ import numpy as np
 from tidelog.config import LogConfig
 from tidelog.errors import (
     BadLengthError,
+    CorruptRecordError,
     IndexOffsetOverflowError,
     InvalidInputError,
     LogClosedError,
@@ -167,9 +169,7 @@ class ActiveSegment(Segment):
         directory = sealed.directory
         with directory.lock:
             for index in (sealed.offset_index, sealed.time_index):
-                if index.is_loaded:
-                    index.detach()
-                else:
+                if not index.is_loaded:
                     index.close()
             file = directory.open(sealed._file.name, writable=True)
             heir = sealed._file.succeed(file)
@@ -198,7 +198,8 @@ class ActiveSegment(Segment):
         newest = self.time_index.last_entry
         self._last_time = newest.timestamp
         if self.size and not self.time_index.entries:
-            newest = self._read_largest()
+            with suppress(CorruptRecordError):  # to be recovered, which will find it
+                newest = self._read_largest()
         self._max = (newest.timestamp, newest.offset)
         self._count_slots()
 

@@ -8,7 +8,7 @@ look at it. So nothing is taken from under them:
 
 - growth: a mapping that the published size has outgrown is replaced, and lives until its last reader is done;
 - deletion and renaming leave mappings as they are;
-- a truncation first gives the part that goes, in each mapping that somebody still holds, a memory of its own.
+- a truncation makes readers begin anew, and leaves mappings what they show (`storage.local`).
 
 One thread writes. Mapping and cutting exclude each other; reading takes no lock.
 """
@@ -16,12 +16,11 @@ One thread writes. Mapping and cutting exclude each other; reading takes no lock
 from __future__ import annotations
 
 import threading
-import weakref
 from typing import TYPE_CHECKING
 
 from tidelog.errors import LogClosedError
 from tidelog.kernels.lookup import LogBytes
-from tidelog.storage import Directory, File, detach
+from tidelog.storage import Directory, File
 from tidelog.storage.names import FileKind, Transient, format_segment_file
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ MAX_SIZE = (1 << 31) - 1
 class LogFile:
     """The log file of the segment at `base_offset`."""
 
-    __slots__ = ("_closed", "_lock", "_mappings", "_writer", "base_offset", "bytes", "directory", "name")
+    __slots__ = ("_closed", "_lock", "_writer", "base_offset", "bytes", "directory", "name")
 
     def __init__(
         self,
@@ -57,7 +56,6 @@ class LogFile:
         self._writer = writer
         self._closed = False
         self._lock = threading.Lock()
-        self._mappings: list[weakref.ref[ReadableBuffer]] = []
 
     @property
     def path(self) -> str:
@@ -92,11 +90,6 @@ class LogFile:
                     view = file.map_readonly(size)
                 finally:
                     file.close()
-            self._mappings = [mapping for mapping in self._mappings if mapping() is not None]
-            try:
-                self._mappings.append(weakref.ref(view.obj))
-            except TypeError:
-                pass  # a copy, not a mapping: nothing that a truncation could take away
             self.bytes.remap(view)
 
     # The writer's part
@@ -108,27 +101,25 @@ class LogFile:
 
     def undo(self, length: int) -> None:
         """Remove what was written but not published; the file keeps the `length` it was preallocated to."""
-        file, size = self._live(), self.bytes.size
-        file.truncate(size)
+        size = self.bytes.size
+        self.cut(size)
         if length > size:
-            file.truncate(length)
+            self._live().truncate(length)
 
     def trim(self) -> None:
         """Cut what is not published."""
-        file = self._live()
-        if file.size() > self.bytes.size:
-            file.truncate(self.bytes.size)
+        size = self.bytes.size
+        if self._live().size() > size:
+            self.cut(size)
 
     def cut(self, size: int) -> None:
-        """Cut the file, and what is published, to `size` bytes; views in use stay as they are."""
+        """Cut the file, and what is published, to `size` bytes; views in use stay as they are.
+
+        The mapping is given up first, because it does not follow the file any more from there on.
+        """
         with self._lock:
-            file, published = self._live(), self.bytes.size
+            file = self._live()
             self.bytes.reset(size)
-            for reference in self._mappings:
-                mapping = reference()
-                if mapping is not None:
-                    view = memoryview(mapping)
-                    detach(view, size, min(len(view), published))
             file.truncate(size)
 
     def succeed(self, writer: File) -> LogFile:
@@ -139,7 +130,6 @@ class LogFile:
         with self._lock:
             heir = LogFile(self.directory, self.base_offset, Transient.NONE, self.bytes.size, writer)
             heir.name = self.name
-            heir._mappings = self._mappings
             self._closed = True
             return heir
 
