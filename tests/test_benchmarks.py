@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from benchmarks.harness import best_seconds
+from benchmarks.harness import best_seconds_on
 from benchmarks.report import Row
 
 from tests.oracle import Oracle
@@ -32,9 +34,20 @@ def test_a_ratio_above_one_means_better(
 
 
 def test_the_best_repetition_counts_and_the_first_does_not() -> None:
-    calls = []
-    best_seconds(lambda: calls.append(1), 0.0)
-    assert len(calls) == 4
+    times = iter([0.0, 9.0, 10.0, 13.0, 20.0, 22.0, 30.0, 37.0])
+    calls: list[str] = []
+
+    @contextmanager
+    def prepared() -> Iterator[str]:
+        yield "made"
+        calls.append("left")
+
+    def clock() -> float:
+        return next(times) if calls else pytest.fail("the first repetition is not timed")
+
+    next(times), next(times)
+    assert best_seconds_on(prepared, calls.append, 0.0, clock) == 2.0
+    assert calls == ["made", "left"] * 4
 
 
 @pytest.mark.slow
