@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ActiveSegment"]
 
-_NEVER = 1 << 63  # no offset is larger: stands for the last offset where nothing can be appended any more
+_NEVER = (1 << 63) - 1  # no offset is larger: stands for the last one where nothing can be appended
 _KINDS = (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
 _FEW_ENTRIES = 16  # added one by one: checking arrays costs as much as so many checks
 
@@ -271,7 +271,7 @@ class ActiveSegment(Segment):
 
     def _append_many(self, data: Buffer, rows: Int64Array) -> None:
         position = self._file.bytes.size
-        progress = np.array([position, self._last_offset, self._since, *self._max, self._last_time])
+        progress = np.array([position, self._last_offset, self._since, *self._max, self._last_time], np.int64)
         offsets, times = np.empty((2, len(rows)), np.int64), np.empty((2, len(rows)), np.int64)
         taken, fault, some, fewer = index_entries(
             rows, self.base_offset, self._interval, progress, offsets, times

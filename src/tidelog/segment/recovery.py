@@ -55,7 +55,9 @@ class Rebuilding:
         self._offset_index, self._time_index, self._txn_index = indexes
         self._state = state
         self._source = source
-        self._progress: npt.NDArray[np.int64] = np.array([0, base_offset - 1, 0, -1, base_offset, -1])
+        self._progress: npt.NDArray[np.int64] = np.array(
+            [0, base_offset - 1, 0, -1, base_offset, -1], np.int64
+        )
         for index in indexes:
             index.reset()
 
