@@ -74,7 +74,7 @@ def append_as_leader(
             if duplicates:
                 checked = _without(checked, duplicates)
         data, table, largest, source_codec, has_producer_ids = checked
-        first_offset = offsets.log_end.message_offset
+        first_offset = max(offsets.log_end.message_offset, state.active.base_offset)
         next_offset = stamp(
             data,
             table,

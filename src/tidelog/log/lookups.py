@@ -52,8 +52,11 @@ def offset_for_timestamp(view: LogView, target: int) -> TimestampOffset | None:
                 return TimestampOffset(_NO_TIMESTAMP, -1)
             case OffsetTarget.MAX_TIMESTAMP:
                 return _latest_record(view)
-    segment = segments.first_reaching(target)
-    return None if segment is None else segment.find_offset_by_timestamp(target, offsets.log_start)
+    for segment in segments.reaching(target, offsets.log_start):
+        found = segment.find_offset_by_timestamp(target, offsets.log_start)
+        if found is not None:
+            return found
+    return None
 
 
 def _latest_record(view: LogView) -> TimestampOffset | None:

@@ -100,16 +100,17 @@ class LogSegments:
         first = max(bisect_right(self.base_offsets, start) - 1, 0)
         return self._all[first : bisect_left(self.base_offsets, end)]
 
-    def first_reaching(self, timestamp: int) -> Segment | None:
-        """The first segment whose largest timestamp is not below `timestamp`."""
-        sealed = len(self._all) - 1
-        if len(self._largest) < sealed:
-            self._largest = self._running_maximum(sealed)
-        index = bisect_left(self._largest, timestamp, 0, sealed)
-        if index < sealed:
-            return self._all[index]
-        last = self._all[-1]
-        return last if last.largest_timestamp >= timestamp else None
+    def reaching(self, timestamp: int, start_offset: int) -> Iterator[Segment]:
+        """Those from the one that holds `start_offset` on whose largest timestamp reaches `timestamp`."""
+        first = max(bisect_right(self.base_offsets, start_offset) - 1, 0)
+        if first == 0:
+            sealed = len(self._all) - 1
+            if len(self._largest) < sealed:
+                self._largest = self._running_maximum(sealed)
+            first = bisect_left(self._largest, timestamp, 0, sealed)
+        for segment in self._all[first:]:
+            if segment.largest_timestamp >= timestamp:
+                yield segment
 
     def _running_maximum(self, count: int) -> list[int]:
         known = list(self._largest)
