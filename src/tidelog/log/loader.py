@@ -4,8 +4,8 @@
 2. Every `.log` file is a segment; none is opened before it is used. Where an index is missing, does not fit
    the log (looked at after a crash, and in the last segment always) or cannot be read, it is recovered.
 3. After a crash, the segments from the recovery point on are recovered: every batch is checked, indexes are
-   rebuilt, and the first bad batch ends the log: the segment is cut there and the later ones are removed. Of
-   what lies below the recovery point nothing is cut.
+   rebuilt, and the first bad batch ends the log: the segment is cut there and the later ones are removed.
+   Below the recovery point nothing is cut: damage there is reported, its segment left as it is.
 4. A log that ends below its log start (its files were removed) is emptied. There is always a segment.
 5. Leader epochs that start at the log end or after it are dropped, and those that ended before the log start.
 6. Snapshots of segments that are not there go, and the producers' state is rebuilt (`producer_loading`).
@@ -20,7 +20,7 @@ import logging
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from tidelog.errors import InvalidIndexError, OffsetsOutOfOrderError
+from tidelog.errors import CorruptRecordError, InvalidIndexError, OffsetsOutOfOrderError
 from tidelog.index import AbortedTxn
 from tidelog.log.epoch_file import EpochFile
 from tidelog.log.leftovers import orphans, plan_swaps, temporary_files
@@ -31,7 +31,7 @@ from tidelog.log.producers import ProducerStateManager
 from tidelog.log.rolls import draw_jitter_ms
 from tidelog.log.segments import LogSegments
 from tidelog.log.state import LogParts
-from tidelog.records.batches import BatchTable
+from tidelog.records.batches import BatchTable, scan_batches
 from tidelog.segment import ActiveSegment, SealedSegment, Segment
 from tidelog.storage.names import FileKind, Transient, parse_segment_file
 
@@ -159,7 +159,7 @@ class _Loader:
             segment = SealedSegment.open(self._directory, base_offset)
             fault = self._fault(segment, kinds[base_offset], base_offset == bases[-1]) if recover else None
             self._segments.append(segment)
-            if fault is not None:
+            if fault is not None and not self._is_damaged(segment):
                 _logger.warning(
                     "%s: rebuilding indexes of segment %d: %s", self._directory.path, base_offset, fault
                 )
@@ -177,7 +177,21 @@ class _Loader:
                 segment.txn_index.sanity_check()
             except InvalidIndexError as error:
                 return str(error)
-        return segment.index_fault() if is_last or not self._clean else None
+        try:
+            return segment.index_fault() if is_last or not self._clean else None
+        except CorruptRecordError as error:
+            return str(error)
+
+    def _is_damaged(self, segment: SealedSegment) -> bool:
+        """Whether a segment that was safe on the disk has bad batches: that is told, and nothing is cut."""
+        buffer, position = segment.buffer(), 0
+        while position < len(buffer):
+            scan = scan_batches(buffer, start=position, source=segment.path)
+            if scan.fault is not None:
+                _logger.error("%s: %s; it is left as it is", self._directory.path, scan.fault)
+                return True
+            position = scan.end
+        return False
 
     def _recover_segment(self, index: int) -> int:
         """Check and rebuild a segment; how many bytes were cut off it."""
