@@ -11,7 +11,7 @@ be whole, must not begin below the segment's base offset and not end above the o
 for. Answers are tuples that begin with a code:
 
     0          found
-    1 to 8     what is wrong with a batch (`records.faults`); then its position and base offset
+    above 0    what is wrong with a batch (`records.faults`); then its position and base offset
     END        nothing found to the end of the published bytes
     UNMAPPED   more bytes are published than mapped: map the file, ask again
     BAD_START  the position is not what an index entry says: begin at 0
@@ -23,10 +23,14 @@ import cython
 
 if cython.compiled:
     from cython.cimports.tidelog.kernels.crc import crc32c_range
-    from cython.cimports.tidelog.kernels.record import Body, Facts, Record, body_of, fields, find
+    from cython.cimports.tidelog.kernels.faults import BAD_LENGTH, CHECKSUM, TORN, UNKNOWN_MAGIC
+    from cython.cimports.tidelog.kernels.pick import Body, Facts, Record, body_of, fields, find
+    from cython.cimports.tidelog.kernels.scan import i16, i32, i64, u32
 else:
     from tidelog.kernels.crc import crc32c_range
-    from tidelog.kernels.record import Body, Facts, Record, body_of, fields, find
+    from tidelog.kernels.faults import BAD_LENGTH, CHECKSUM, TORN, UNKNOWN_MAGIC
+    from tidelog.kernels.pick import Body, Facts, Record, body_of, fields, find
+    from tidelog.kernels.scan import i16, i32, i64, u32
 
 END = -1
 UNMAPPED = -2
@@ -37,13 +41,6 @@ _END = cython.declare(cython.int, -1)
 _UNMAPPED = cython.declare(cython.int, -2)
 _BAD_START = cython.declare(cython.int, -3)
 _PACKED = cython.declare(cython.int, -4)
-_TORN = cython.declare(cython.int, 1)
-_BAD_LENGTH = cython.declare(cython.int, 2)
-_CHECKSUM = cython.declare(cython.int, 3)
-_UNKNOWN_MAGIC = cython.declare(cython.int, 4)
-
-_SIGN32 = cython.declare(cython.longlong, 0x80000000)
-_LOW32 = cython.declare(cython.longlong, 0xFFFFFFFF)
 
 _Batch = cython.struct(
     code=cython.int,
@@ -57,37 +54,6 @@ _Batch = cython.struct(
 
 
 @cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _i32(p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t) -> cython.longlong:
-    v: cython.longlong = (
-        (cython.cast(cython.longlong, p[i]) << 24)
-        | (cython.cast(cython.longlong, p[i + 1]) << 16)
-        | (cython.cast(cython.longlong, p[i + 2]) << 8)
-        | cython.cast(cython.longlong, p[i + 3])
-    )
-    return (v ^ _SIGN32) - _SIGN32
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _i64(p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t) -> cython.longlong:
-    return (_i32(p, i) << 32) | (_i32(p, i + 4) & _LOW32)
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _i16(p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t) -> cython.longlong:
-    v: cython.longlong = (cython.cast(cython.longlong, p[i]) << 8) | p[i + 1]
-    return (v ^ 0x8000) - 0x8000
-
-
-@cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
 def _frame(
@@ -97,25 +63,25 @@ def _frame(
     size: cython.longlong
     b: _Batch = _Batch(code=0, magic=0, pos=pos, size=0, base=-1, last=-1, max_timestamp=-1)
     if end - pos < 17:
-        b.code = _TORN
+        b.code = TORN
         return b
-    b.base = _i64(p, pos)
-    size = _i32(p, pos + 8)
+    b.base = i64(p, pos)
+    size = i32(p, pos + 8)
     b.magic = p[pos + 16]
     if size < 14:
-        b.code = _BAD_LENGTH
+        b.code = BAD_LENGTH
     elif size > end - pos - 12:
-        b.code = _TORN
+        b.code = TORN
     elif b.magic > 2:
-        b.code = _UNKNOWN_MAGIC
+        b.code = UNKNOWN_MAGIC
     elif size < (49 if b.magic == 2 else 22 if b.magic == 1 else 14):
-        b.code = _BAD_LENGTH
+        b.code = BAD_LENGTH
     elif b.magic == 2:
-        b.last = b.base + _i32(p, pos + 23)
-        b.max_timestamp = _i64(p, pos + 35)
+        b.last = b.base + i32(p, pos + 23)
+        b.max_timestamp = i64(p, pos + 35)
     else:
         b.last = b.base
-        b.max_timestamp = _i64(p, pos + 18) if b.magic == 1 else -1
+        b.max_timestamp = i64(p, pos + 18) if b.magic == 1 else -1
     b.size = size + 12
     return b
 
@@ -167,8 +133,8 @@ def _open(p: cython.pointer[cython.const[cython.uchar]], b: _Batch) -> cython.in
     """0 where the records of a batch can be read here: v2, uncompressed and sound."""
     if b.magic < 2 or (p[b.pos + 22] & 7) != 0:
         return _PACKED
-    if crc32c_range(p, b.pos + 21, b.pos + b.size) != (_i32(p, b.pos + 17) & _LOW32):
-        return _CHECKSUM
+    if crc32c_range(p, b.pos + 21, b.pos + b.size) != u32(p, b.pos + 17):
+        return CHECKSUM
     return 0
 
 
@@ -178,15 +144,15 @@ def _open(p: cython.pointer[cython.const[cython.uchar]], b: _Batch) -> cython.in
 def _facts(p: cython.pointer[cython.const[cython.uchar]], pos: cython.Py_ssize_t) -> Facts:
     """What the header of the v2 batch at `pos` says of its records."""
     return Facts(
-        base=_i64(p, pos),
-        epoch=_i32(p, pos + 12),
-        attributes=_i16(p, pos + 21),
-        base_timestamp=_i64(p, pos + 27),
-        max_timestamp=_i64(p, pos + 35),
-        producer_id=_i64(p, pos + 43),
-        producer_epoch=_i16(p, pos + 51),
-        sequence=_i32(p, pos + 53),
-        count=_i32(p, pos + 57),
+        base=i64(p, pos),
+        epoch=i32(p, pos + 12),
+        attributes=i16(p, pos + 21),
+        base_timestamp=i64(p, pos + 27),
+        max_timestamp=i64(p, pos + 35),
+        producer_id=i64(p, pos + 43),
+        producer_epoch=i16(p, pos + 51),
+        sequence=i32(p, pos + 53),
+        count=i32(p, pos + 57),
     )
 
 

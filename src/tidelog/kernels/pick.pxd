@@ -1,4 +1,4 @@
-# The C faces of record.py, so that other kernels find records without Python.
+# The C faces of pick.py, so that other kernels find records without Python.
 ctypedef struct Facts:  # of a v2 batch
     long long base
     long long epoch
@@ -31,7 +31,6 @@ ctypedef struct Var:  # pos < 0: minus the fault
     Py_ssize_t pos
 
 cdef Var _varint(const unsigned char* p, Py_ssize_t pos, Py_ssize_t limit, int max_shift) noexcept nogil
-cdef long long _plus(long long a, long long b) noexcept nogil
 cdef Record _head(const unsigned char* p, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
 cdef Record find(
     const unsigned char* p,

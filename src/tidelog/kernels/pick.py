@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """One record out of the records of a v2 batch, by its offset or its time.
 
-The layout of a record is at the head of `kernels.decode`. Lengths are checked on the way to the record, and
+The layout of a record is at the head of `kernels.records`. Lengths are checked on the way to the record, and
 the record that is given away is checked to fill its own length; those behind it are not looked at (the
 batch's checksum is the caller's part). Codes: 0 found, END not there, above 0 a fault (`records.faults`).
 """
@@ -12,14 +12,16 @@ import cython
 
 if cython.compiled:
     from cython.cimports.cpython.object import PyObject_GenericSetAttr as _set
+    from cython.cimports.tidelog.kernels.faults import BAD_VARINT, COUNT_MISMATCH, RECORD_OVERRUN
+    from cython.cimports.tidelog.kernels.scan import wrapping_add
 else:
+    from tidelog.kernels.faults import BAD_VARINT, COUNT_MISMATCH, RECORD_OVERRUN
+    from tidelog.kernels.scan import wrapping_add
+
     _set = object.__setattr__
     Facts = Record = Body = Var = SimpleNamespace
 
 _END = cython.declare(cython.int, -1)
-_BAD_VARINT = cython.declare(cython.int, 6)
-_RECORD_OVERRUN = cython.declare(cython.int, 7)
-_COUNT_MISMATCH = cython.declare(cython.int, 8)
 
 _MASK32 = cython.declare(cython.ulonglong, 0xFFFFFFFF)
 _MASK64 = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
@@ -31,9 +33,9 @@ def _varint(p, pos, limit, max_shift):
     shift: cython.int = 0
     while True:
         if shift > max_shift:
-            return Var(value=0, pos=-_BAD_VARINT)
+            return Var(value=0, pos=-BAD_VARINT)
         if pos >= limit:
-            return Var(value=0, pos=-_RECORD_OVERRUN)
+            return Var(value=0, pos=-RECORD_OVERRUN)
         raw |= (cython.cast(cython.ulonglong, p[pos] & 0x7F) << shift) & _MASK64
         pos += 1
         if p[pos - 1] < 0x80:
@@ -44,26 +46,16 @@ def _varint(p, pos, limit, max_shift):
     return Var(value=cython.cast(cython.longlong, raw >> 1) ^ -cython.cast(cython.longlong, raw & 1), pos=pos)
 
 
-def _plus(a, b):
-    """a + b as Java adds longs."""
-    if cython.compiled:
-        return cython.cast(
-            cython.longlong, cython.cast(cython.ulonglong, a) + cython.cast(cython.ulonglong, b)
-        )
-    else:
-        return ((int(a) + int(b) + 2**63) & (2**64 - 1)) - 2**63
-
-
 def _head(p, pos, end):
     """The record at `pos`; its offset and timestamp are deltas yet."""
     v: Var
     r: Record = Record(code=0, pos=0, limit=0, offset=0, timestamp=0)
     if pos >= end:
-        r.code = _COUNT_MISMATCH
+        r.code = COUNT_MISMATCH
         return r
     v = _varint(p, pos, end, 28)
     if v.pos >= 0 and (v.value < 1 or v.value > end - v.pos):
-        v.pos = -_RECORD_OVERRUN
+        v.pos = -RECORD_OVERRUN
     if v.pos >= 0:
         r.limit = v.pos + v.value
         v = _varint(p, v.pos + 1, r.limit, 63)
@@ -89,8 +81,8 @@ def find(p, pos, end, facts, by_time, offset, timestamp):
         r = _head(p, pos, end)
         if r.code != 0:
             return r
-        r.offset = _plus(base, r.offset)
-        r.timestamp = facts.max_timestamp if by_log else _plus(base_timestamp, r.timestamp)
+        r.offset = wrapping_add(base, r.offset)
+        r.timestamp = facts.max_timestamp if by_log else wrapping_add(base_timestamp, r.timestamp)
         if by_time:
             if r.timestamp >= timestamp and r.offset >= offset:
                 return r
@@ -128,7 +120,7 @@ def body_of(p, r):
                         v.pos += v.value
                 if v.pos == r.limit:
                     return b
-    b.code = -v.pos if v.pos < 0 else _RECORD_OVERRUN
+    b.code = -v.pos if v.pos < 0 else RECORD_OVERRUN
     return b
 
 
@@ -211,6 +203,8 @@ def find_in_payload(
     b: Body
     if row.shape[0] != 16:
         raise ValueError("a row of a table of batches has 16 columns")
+    if not cython.compiled:
+        row = row.tolist()  # numbers that do not overflow
     facts: Facts = Facts(
         base=row[2],
         epoch=row[4],
@@ -223,7 +217,7 @@ def find_in_payload(
         count=row[12],
     )
     if size == 0:
-        return (_END if facts.count == 0 else _COUNT_MISMATCH,)
+        return (_END if facts.count == 0 else COUNT_MISMATCH,)
     if cython.compiled:
         p: cython.pointer[cython.const[cython.uchar]] = cython.address(payload[0])
     else:
