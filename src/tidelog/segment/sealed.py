@@ -46,17 +46,15 @@ class SealedSegment(Segment):
     def snapshot(cls, directory: Directory, base_offset: int) -> Self:
         """The segment as it is now, for a reader in another process than its writer's: whole batches only.
 
-        Indexes are copied, the log is mapped: if its writer truncates it, this process must not read on.
+        Indexes are copied, before the log's size is taken: they tell of nothing behind it. The log is mapped:
+        if its writer truncates it, this process must not read on.
         """
+        indexes = (_copied(OffsetIndex, directory, base_offset), _copied(TimeIndex, directory, base_offset))
         name = format_segment_file(base_offset, FileKind.LOG)
         with directory.lock:
             size = directory.fs.stat(directory.file(name)).size
-        segment = cls(
-            LogFile(directory, base_offset, Transient.NONE, size),
-            _copied(OffsetIndex, directory, base_offset),
-            _copied(TimeIndex, directory, base_offset),
-            TransactionIndex(directory, base_offset),
-        )
+        file = LogFile(directory, base_offset, Transient.NONE, size)
+        segment = cls(file, *indexes, TransactionIndex(directory, base_offset))
         last = segment.offset_index.last_entry
         start = last.position if segment._probe(last.position, last.offset) else 0
         view = segment.buffer()
