@@ -22,7 +22,7 @@ from benchmarks.harness import Bench
 from tidelog.log.snapshots import encode_snapshot
 from tidelog.records import scan_batches
 
-__all__ = ["PER_BATCH", "LogData", "LogDirectory", "grouped", "ready_batches"]
+__all__ = ["PER_BATCH", "LogData", "LogDirectory", "grouped", "ready_batches", "write_segments"]
 
 PER_BATCH = 150
 FIRST_TIMESTAMP = 1_700_000_000_000
@@ -103,7 +103,7 @@ class LogData:
         path = self._bench.scratch / f"segments.{count}-0"
         path.mkdir()
         batch = _first_batch(self.batched if per_batch == PER_BATCH else self.single)
-        return LogDirectory(path, _write_segments(path, batch, count), {})
+        return LogDirectory(path, write_segments(path, batch, count), {})
 
     # Targets
 
@@ -152,7 +152,7 @@ def _first_batch(path: Path) -> bytes:
         return head + file.read(int.from_bytes(head[8:]))
 
 
-def _write_segments(directory: Path, batch: bytes, count: int) -> int:
+def write_segments(directory: Path, batch: bytes, count: int) -> int:
     """Segments with this batch and its final time entry, as after as many rolls; the log end."""
     offsets = int.from_bytes(batch[23:27]) + 1
     newest = int.from_bytes(batch[35:43])
