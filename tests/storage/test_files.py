@@ -193,6 +193,47 @@ def test_mapping_nothing_and_too_much(tmp_path: Path) -> None:
         file.map_readonly(1)
 
 
+def test_a_mapping_ahead_of_a_file_sees_it_grow(tmp_path: Path) -> None:
+    file = LOCAL.open(tmp_path / "f", create=True)
+    file.pwrite(b"a" * 10, 0)
+    view = file.map_readonly(1 << 20, ahead=True)
+    assert len(view) == 1 << 20
+    file.pwrite(b"b" * 100_000, 10)
+    assert view[:100_010] == b"a" * 10 + b"b" * 100_000
+    with pytest.raises(ValueError, match="bytes, not"):
+        file.map_readonly(1 << 20)
+
+
+@pytest.mark.parametrize("cuts", [[0], [5000], [4096], [9000, 8999, 100], [8192, 4096, 0]])
+def test_a_mapping_keeps_what_a_truncation_cuts(tmp_path: Path, cuts: list[int]) -> None:
+    """Reading it would kill the process otherwise."""
+    data = os.urandom(20_000)
+    file = LOCAL.open(tmp_path / "f", create=True)
+    file.pwrite(data, 0)
+    ahead = file.map_readonly(1 << 20, ahead=True)
+    views = [file.map_readonly(), file.map_readonly(9_500), map_file(LOCAL, tmp_path / "f"), ahead[:20_000]]
+    piece = file.map_readonly()[19_000:19_010]
+    for cut in cuts:
+        LOCAL.open(tmp_path / "f", writable=True).truncate(cut)
+        file.pwrite(b"new" * 3000, cut)
+        for view in views:
+            assert view == data[: len(view)]
+        assert piece == data[19_000:19_010]
+    assert file.map_readonly() == file.pread(1 << 20, 0) == data[: cuts[-1]] + b"new" * 3000
+
+
+def test_mappings_are_forgotten_when_nobody_holds_them(tmp_path: Path) -> None:
+    gc.collect()
+    before = dict(local_module._read_mappings._by_file)
+    file = LOCAL.open(tmp_path / "f", create=True)
+    file.pwrite(b"x" * 10_000, 0)
+    first, second = file.map_readonly(), file.map_readonly()
+    del first
+    assert second[:1] == b"x"
+    del second
+    assert local_module._read_mappings._by_file == before
+
+
 def test_a_writable_mapping_is_the_file(tmp_path: Path) -> None:
     file = LOCAL.open(tmp_path / "f", create=True)
     file.truncate(10_000)
