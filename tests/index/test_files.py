@@ -398,3 +398,36 @@ def test_every_index_gives_its_descriptor_back(directory: Directory) -> None:
     ActiveTimeIndex(directory, 0, 800).close()
     assert len(list(Path("/proc/self/fd").iterdir())) == before
     assert LOCAL.exists(sealed.path)
+
+
+def test_time_entries_are_added_in_runs_all_or_none(directory: Directory) -> None:
+    times = ActiveTimeIndex(directory, 10, 72)  # five entries and the one for the roll
+    times.append_many([], [])
+    times.append_many([5, 2**62], [10, 10])
+    for timestamps, offsets, error in (
+        ([2**62, 2**62 + 1], [11, 12], OffsetsOutOfOrderError),
+        ([2**62 + 2, 2**62 + 1], [11, 12], OffsetsOutOfOrderError),
+        ([2**62 + 1, 2**62 + 2], [12, 11], OffsetsOutOfOrderError),
+        ([2**62 + 1], [9], IndexOffsetOverflowError),
+        ([2**62 + 1], [10 + 2**31], IndexOffsetOverflowError),
+        ([2**62 + 1 + i for i in range(4)], [11] * 4, IndexFullError),
+    ):
+        with pytest.raises(error):
+            times.append_many(timestamps, offsets)
+        assert times.entries == 2
+    times.append_many([2**62 + 1 + i for i in range(3)], [11] * 3)
+    assert times.is_full
+    assert times.maybe_append(2**62 + 9, 12, skip_full_check=True)
+    assert times.last_entry == TimestampOffset(2**62 + 9, 12)
+
+
+def test_room_that_was_reserved_is_there(directory: Directory) -> None:
+    index = ActiveOffsetIndex(directory, 0, 64)
+    index.reserve(8)
+    with pytest.raises(IndexFullError, match="0 of 8"):
+        index.reserve(9)
+    for n in range(8):
+        index.append(n, n + 1)
+    index.reserve(0)
+    with pytest.raises(IndexFullError):
+        index.reserve()
