@@ -13,7 +13,7 @@ are whole batches, so that is damage, never a write under way.
 
 from __future__ import annotations
 
-from abc import ABC
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from typing import Any, NamedTuple
@@ -103,9 +103,9 @@ class Segment(ABC):
         return self._file.path
 
     @property
+    @abstractmethod
     def max_timestamp_so_far(self) -> TimestampOffset:
         """The largest timestamp and the last offset of the batch that has it; (-1, base offset) for none."""
-        raise NotImplementedError
 
     @property
     def largest_timestamp(self) -> int:
@@ -302,9 +302,9 @@ class Segment(ABC):
         _, _, timestamp, offset = self._ask(self._file.bytes.walk, start, last.offset)
         return TimestampOffset(timestamp, offset) if timestamp > last.timestamp else last
 
+    @abstractmethod
     def _times_are_sound(self) -> bool:
         """Whether the entries of the time index can be searched."""
-        raise NotImplementedError
 
     def _ask(
         self, question: Callable[..., tuple[Any, ...]], start: int, bound: int, *rest: int
