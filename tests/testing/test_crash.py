@@ -112,19 +112,19 @@ def test_handles_outlive_their_names() -> None:
 def test_files_grow_past_what_was_reserved() -> None:
     fs = CrashFileSystem()
     file = fs.open("/f", create=True)
-    data = random.Random(1).randbytes(3 << 20)
+    data = random.Random(1).randbytes(40 << 20)
     views = [file.map_readonly(len(data), ahead=True)]
-    for start in range(0, len(data), 700_000):
-        file.pwrite(data[start : start + 700_000], start)
+    for start in range(0, len(data), 9_000_000):
+        file.pwrite(data[start : start + 9_000_000], start)
         views.append(file.map_readonly(len(data), ahead=True))
-        assert len(views[-1]) >= min(start + 700_000, len(data))
+        assert len(views[-1]) >= min(start + 9_000_000, len(data))
     assert read_file(fs, "/f") == data
     assert all(view == data[: len(view)] for view in views)
     small = fs.open("/g", create=True)
     small.truncate(10)
     small.map_writable()
     with pytest.raises(RuntimeError, match="mapped"):
-        small.truncate(8 << 20)
+        small.truncate(64 << 20)
 
 
 # ---- power cuts
@@ -226,6 +226,9 @@ def test_stores_to_a_mapping_are_safe_only_after_its_flush() -> None:
         assert read_file(fs.crash(seed=seed), "/f")[10:13] == b"abc"
     assert {read_file(fs.crash(seed=seed), "/f")[600] for seed in SEEDS} == {0, 1}
     mapping.close()
+    after = fs.crash(kept="synced").open("/f", writable=True).map_writable()
+    after.buffer[0] = 7
+    after.close()
     fs.open("/f", writable=True).pwrite(b"later", 0)
     assert {read_file(fs.crash(seed=seed), "/f")[600] for seed in SEEDS} == {0, 1}
 

@@ -53,7 +53,7 @@ class Maintenance:
     def schedule(self, queue: TaskQueue) -> None:
         """Put all of them on the queue."""
         config = self._config
-        periods = {
+        periods: dict[Callable[[], object], int] = {
             self.checkpoint_recovery_points: config.log_flush_offset_checkpoint_interval_ms,
             self.checkpoint_log_starts: config.log_flush_start_offset_checkpoint_interval_ms,
             self.checkpoint_high_watermarks: config.replica_high_watermark_checkpoint_interval_ms,
@@ -61,9 +61,8 @@ class Maintenance:
             self.expire_producers: config.producer_id_expiration_check_interval_ms,
         }
         for task, period_ms in periods.items():
-            queue.schedule(
-                task.__name__, task, period_ms=period_ms, delay_ms=config.log_initial_task_delay_ms
-            )
+            name = getattr(task, "__name__", "task")
+            queue.schedule(name, task, period_ms=period_ms, delay_ms=config.log_initial_task_delay_ms)
         look_ms = min(max(config.log_flush_scheduler_interval_ms, 1), _FLUSH_LOOK_MS)
         queue.schedule("flush_dirty", self.flush_dirty, period_ms=look_ms, delay_ms=look_ms)
 
@@ -140,10 +139,12 @@ class Maintenance:
             if dirty and now - log.last_flush_ms >= log.config.flush_ms:
                 self._on(partition, lambda log: log.flush())
 
-    def apply_retention(self) -> dict[TopicPartition, RetentionPlan]:
-        """Delete old segments; what was deleted of which partition."""
+    def apply_retention(self, only: TopicPartition | None = None) -> dict[TopicPartition, RetentionPlan]:
+        """Delete old segments, of one partition or of all; what was deleted."""
         done = {}
         for partition, _ in self._logs():
+            if only not in (None, partition.topic_partition):
+                continue
             plan = self._on(partition, lambda log: apply_retention(log, self._now_ms()))
             if plan is not None and plan.deletions:
                 done[partition.topic_partition] = plan

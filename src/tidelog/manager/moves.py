@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidelog.errors import LogError, LogOfflineError
+from tidelog.errors import LogOfflineError
 from tidelog.log import Log
 from tidelog.manager.directories import remove_tree
 from tidelog.manager.opening import Environment
@@ -70,19 +70,20 @@ def _copy(source: Log, future: Log) -> None:
     end = source.log_end_offset
     chunk = min(_CHUNK_BYTES, source.config.max_segment_bytes)
     while (at := future.log_end_offset) < end:
-        future.append_as_follower(source.read(at, chunk).data)
-        if future.log_end_offset == at:
-            raise LogError(f"{source.path} has nothing at {at}, though it ends at {end}")
+        future.append_as_follower(source.read(max(at, source.log_start_offset), chunk).data)
+        if future.log_end_offset == at:  # the source ends with offsets that were lost in a crash
+            future.roll(end)
 
 
 def _begin(source: Log, future: Log) -> None:
-    """Begin with the batch that holds the source's first offset, which may lie inside of it."""
+    """Begin with the batch that holds the source's first offset, which may lie inside of it.
+
+    The copy's log start follows when it is complete.
+    """
     start = source.log_start_offset
-    if start == source.log_end_offset:
-        future.truncate_fully_and_start_at(start)
-        return
-    place = source.read(start, 1).start
-    future.truncate_fully_and_start_at(min(place.message_offset, start), start)
+    if start < source.log_end_offset:
+        start = min(source.read(start, 1).start.message_offset, start)
+    future.truncate_fully_and_start_at(start)
 
 
 def _switch(partition: Partition, target: Root, future: Log, register: Callable[[], None]) -> None:

@@ -6,8 +6,8 @@
 
 A topic is there when it is registered, and gone when it is not: creating one registers it, then makes its
 directories; deleting one unregisters it, then renames them. What a crash leaves in between, the next opening
-brings in order. Closing finishes what was to be deleted, closes every log, writes the checkpoints and then, in
-each root where all went well, says that it was left in order.
+brings in order. Closing finishes what was to be deleted, closes every log, writes the checkpoints and then,
+in each root where all went well, says that it was left in order.
 """
 
 from __future__ import annotations
@@ -334,10 +334,10 @@ class Store:
         self._check_open()
         self._maintenance.checkpoint()
 
-    def apply_retention(self) -> dict[TopicPartition, RetentionPlan]:
-        """Delete old segments now; what was deleted."""
+    def apply_retention(self, only: TopicPartition | None = None) -> dict[TopicPartition, RetentionPlan]:
+        """Delete old segments now, of one partition or of all; what was deleted."""
         self._check_open()
-        return self._maintenance.apply_retention()
+        return self._maintenance.apply_retention(only)
 
     def run_due_tasks(self) -> int:
         """Run the background tasks that are due; for stores without a thread. How many there were."""

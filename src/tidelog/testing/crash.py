@@ -47,7 +47,9 @@ if TYPE_CHECKING:
 
 __all__ = ["CrashFile", "CrashFileSystem", "CrashMapping"]
 
-_LEAST_CAPACITY = 1 << 20
+_LEAST_CAPACITY = (
+    16 << 20
+)  # address space, not memory: room for an index of the default size to grow in place
 _FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
 
 
@@ -85,7 +87,7 @@ class _Inode:
         if isinstance(memory, mmap.mmap) and size <= len(memory):
             return memory
         if self.mappings:
-            raise RuntimeError("the simulator cannot move a file that is mapped; map less than a mebibyte")
+            raise RuntimeError("the simulator cannot move a file that is mapped; grow it before it is mapped")
         grown = mmap.mmap(-1, max(_LEAST_CAPACITY, 2 * max(size, self.size)), _FLAGS)
         grown[: self.size] = memory[: self.size]
         if isinstance(memory, mmap.mmap):
@@ -190,8 +192,9 @@ class CrashFile:
         """Its first `size` (all) bytes as writable memory."""
         self._live(writing=True)
         inode, length = self._mapped(size)
+        mapping = CrashMapping(self._fs, inode, length)
         self._fs._map(inode)
-        return CrashMapping(self._fs, inode, length)
+        return mapping
 
     def _mapped(self, size: int | None) -> tuple[_Inode, int]:
         inode = self._live()

@@ -1,0 +1,192 @@
+"""What `verify`, `recover` and `retention` do with a root or a partition, told through the output."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tidelog.cli.errors import FOUND_WRONG, UsageError
+from tidelog.cli.output import Cell, Column, Output
+from tidelog.manager import open_store
+from tidelog.manager.events import Event, LoadProgress
+from tidelog.manager.keeping import KeepingFileSystem
+from tidelog.manager.recovery import Recovered, is_partition, recover_partition, recover_root
+from tidelog.manager.retaining import PlannedRetention, plan_root_retention
+from tidelog.manager.verification import Finding, Kind, verify_partition, verify_root
+from tidelog.manager.verification.root import partition_directories
+from tidelog.storage import LOCAL, FileSystem
+from tidelog.storage.files import parent
+from tidelog.storage.names import META_PROPERTIES_FILE, FileKind, parse_partition_directory
+from tidelog.types import TopicPartition
+
+__all__ = ["recover_path", "retain_path", "verify_path"]
+
+_FINDINGS = (
+    Column("kind", "KIND"),
+    Column("file", "FILE"),
+    Column("position", "POSITION", right=True),
+    Column("offset", "OFFSET", right=True),
+    Column("end_offset", "UP TO", right=True, optional=True),
+    Column("cause", "CAUSE"),
+)
+_RECOVERED = (
+    Column("partition", "PARTITION"),
+    Column("recovery_point", "FROM", right=True),
+    Column("log_start_offset", "START", right=True, optional=True),
+    Column("log_end_offset", "END", right=True),
+    Column("segments", "SEGMENTS", right=True),
+    Column("segments_removed", "REMOVED", right=True),
+    Column("bytes_cut", "BYTES CUT", right=True),
+    Column("error", "ERROR"),
+)
+_RETENTION = (
+    Column("partition", "PARTITION"),
+    Column("base_offset", "SEGMENT", right=True),
+    Column("end_offset", "UP TO", right=True, optional=True),
+    Column("size_bytes", "BYTES", right=True),
+    Column("reason", "BY"),
+    Column("detail", "WHY"),
+)
+
+
+def _directory(path: Path) -> str:
+    found = str(path.absolute())
+    if not path.is_dir():
+        raise UsageError(
+            f"{found} is not a directory: name a root (log.dirs) or a partition's directory in it"
+        )
+    return found
+
+
+# ---- verify
+
+
+def verify_path(path: Path, output: Output, *, deep: bool) -> int:
+    """Check a root or partition; the exit code."""
+    directory = _directory(path)
+    counts = dict.fromkeys(Kind, 0)
+
+    def rows() -> Iterator[Sequence[Cell]]:
+        with output.progress(_log_bytes(directory), "verifying") as progress:
+            findings: Iterator[Finding]
+            if is_partition(LOCAL, directory):
+                facts = verify_partition(LOCAL, directory, deep=deep, advance=progress.advance)
+                findings = iter(facts.findings)
+            else:
+                findings = verify_root(LOCAL, directory, deep=deep, advance=progress.advance)
+            for one in findings:
+                counts[one.kind] += 1
+                yield one.kind.value, one.file, one.position, one.offset, one.end_offset, one.cause
+
+    output.table(_FINDINGS, rows())
+    damage, notes = counts[Kind.DAMAGE], counts[Kind.NOTE]
+    aside = f" ({notes} notes)" if notes else ""
+    output.say(f"{damage} damaged places found{aside}" if damage else f"all is sound{aside}")
+    return FOUND_WRONG if damage else 0
+
+
+def _log_bytes(directory: str) -> int:
+    """How many bytes the log files in a root or partition have."""
+    found = (path for path in Path(directory).rglob(f"*{FileKind.LOG.value}"))
+    return sum(path.stat().st_size for path in found if path.is_file())
+
+
+# ---- recover
+
+
+def recover_path(path: Path, output: Output, *, recovery_point: int | None, keep: Path | None) -> int:
+    """Recover a root or partition; the exit code."""
+    directory = _directory(path)
+    fs: FileSystem = LOCAL
+    keeping = None
+    if keep is not None:
+        keep.mkdir(parents=True, exist_ok=True)
+        fs = keeping = KeepingFileSystem(LOCAL, str(keep.absolute()))
+    with output.progress(_log_bytes(directory), "recovering") as progress:
+        done = 0
+
+        def tell(event: Event) -> None:
+            nonlocal done
+            if isinstance(event, LoadProgress):
+                progress.advance(event.bytes_done - done)
+                done = event.bytes_done
+
+        if is_partition(LOCAL, directory):
+            results = [recover_partition(fs, directory, recovery_point=recovery_point, tell=tell)]
+        else:
+            threads = min(os.cpu_count() or 1, 8)
+            results = recover_root(fs, directory, recovery_point=recovery_point, threads=threads, tell=tell)
+    output.table(_RECOVERED, map(_recovered_row, results))
+    failed = sum(one.error is not None for one in results)
+    cut = sum(one.bytes_cut for one in results)
+    output.say(f"{len(results) - failed} logs recovered, {failed} failed, {cut} bytes cut")
+    for name, size in keeping.kept if keeping is not None else ():
+        output.say(f"kept {size} bytes in {name}")
+    return FOUND_WRONG if failed else 0
+
+
+def _recovered_row(one: Recovered) -> Sequence[Cell]:
+    return (
+        str(one.partition),
+        one.recovery_point,
+        one.log_start_offset,
+        one.log_end_offset,
+        one.segments,
+        max(one.segments_before - one.segments, 0),
+        one.bytes_cut,
+        one.error,
+    )
+
+
+# ---- retention
+
+
+def retain_path(path: Path, output: Output, *, dry_run: bool, settings: Sequence[str]) -> int:
+    """Show what retention deletes from a root or partition, and delete it unless `dry_run`."""
+    directory = _directory(path)
+    pairs = [setting.partition("=") for setting in settings]
+    if any(not equals for _, equals, _ in pairs):
+        raise UsageError(f"--config takes KEY=VALUE, not {' '.join(settings)!r}")
+    alone = is_partition(LOCAL, directory)
+    root = parent(directory) if alone else directory
+    if dry_run:
+        names = [directory.rpartition("/")[2]] if alone else list(partition_directories(LOCAL, root)[0])
+        config = {key: value for key, _, value in pairs}
+        planned = plan_root_retention(LOCAL, root, names, time.time_ns() // 1_000_000, config)
+    else:
+        if pairs:
+            raise UsageError("--config is for --dry-run; what is deleted follows the topic's own config")
+        planned = _retain(
+            root, parse_partition_directory(Path(directory).name).topic_partition if alone else None
+        )
+    freed = [0, 0]
+
+    def rows() -> Iterator[Sequence[Cell]]:
+        for one in planned:
+            for deletion in one.plan.deletions:
+                freed[0] += 1
+                freed[1] += deletion.size
+                reason = deletion.reason.value
+                yield (
+                    str(one.partition),
+                    deletion.base_offset,
+                    deletion.end_offset,
+                    deletion.size,
+                    reason,
+                    deletion.detail,
+                )
+
+    output.table(_RETENTION, rows())
+    output.say(f"{freed[0]} segments {'would go' if dry_run else 'are deleted'}, {freed[1]} bytes")
+    return 0
+
+
+def _retain(root: str, only: TopicPartition | None) -> Iterator[PlannedRetention]:
+    if not LOCAL.exists(f"{root}/{META_PROPERTIES_FILE}"):
+        raise UsageError(f"{root} is no root of a broker or store (it has no {META_PROPERTIES_FILE})")
+    with open_store(root, create=False, background=False) as store:
+        for partition, plan in store.apply_retention(only).items():
+            log = store.partition(partition.topic, partition.partition).log
+            yield PlannedRetention(partition, log.path, log.config, len(log.segments), plan)

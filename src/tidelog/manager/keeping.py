@@ -1,0 +1,158 @@
+"""A file system that copies aside what is cut off log files, or removed with them, before it is gone.
+
+    <keep>/<partition>/<file>.from-<position>       the bytes of that file from that position on
+
+It stands between recovery and the disk, so that nothing can be cut that is not kept, whatever the reason.
+Files that are on their way out by name (`.deleted`) and indexes, which can be made anew, are not kept.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tidelog.storage.files import DirEntry, File, FileStat, FileSystem, Mapping
+from tidelog.storage.names import FileKind
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer, StrPath
+
+__all__ = ["KeepingFileSystem"]
+
+_CHUNK = 8 << 20
+
+
+class KeepingFileSystem:
+    """Another file system, with a place for what is cut."""
+
+    def __init__(self, inner: FileSystem, keep: str) -> None:
+        """`keep` is an existing directory."""
+        self._inner = inner
+        self._keep = keep
+        self._lock = threading.Lock()
+        self.kept: list[tuple[str, int]] = []
+        """The files that hold what was cut, and how many bytes each."""
+
+    def keep(self, path: str, file: File, position: int) -> None:
+        """Copy a log file's bytes from a position on aside, durably; nothing where there are none."""
+        size = file.size()
+        if not path.endswith(FileKind.LOG.value) or position >= size:
+            return
+        directory, _, name = path.rpartition("/")
+        target = f"{self._keep}/{directory.rpartition('/')[2]}"
+        with self._lock:
+            if not self._inner.exists(target):
+                self._inner.make_directory(target)
+                self._inner.sync_directory(self._keep)
+            copy = self._free(f"{target}/{name}.from-{position}")
+        aside = self._inner.open(copy, create=True)
+        try:
+            for start in range(position, size, _CHUNK):
+                aside.pwrite(file.pread(min(_CHUNK, size - start), start), start - position)
+            aside.sync()
+        finally:
+            aside.close()
+        self._inner.sync_directory(target)
+        self.kept.append((copy, size - position))
+
+    def _free(self, path: str) -> str:
+        """A name that nothing has yet: an earlier recovery may have kept something from the same place."""
+        number, name = 1, path
+        while self._inner.exists(name):
+            number, name = number + 1, f"{path}.{number}"
+        return name
+
+    def list(self, path: StrPath) -> Sequence[DirEntry]:
+        """The entries of a directory, in no order."""
+        return self._inner.list(path)
+
+    def stat(self, path: StrPath) -> FileStat:
+        """Size, modification time and kind."""
+        return self._inner.stat(path)
+
+    def exists(self, path: StrPath) -> bool:
+        """Whether the name leads to something."""
+        return self._inner.exists(path)
+
+    def set_mtime(self, path: StrPath, mtime_ms: int) -> None:
+        """Set the time of last modification."""
+        self._inner.set_mtime(path, mtime_ms)
+
+    def make_directory(self, path: StrPath) -> None:
+        """Make a directory."""
+        self._inner.make_directory(path)
+
+    def open(self, path: StrPath, *, writable: bool = False, create: bool = False) -> File:
+        """Open a file to read, or to read and write."""
+        file = self._inner.open(path, writable=writable, create=create)
+        return _KeepingFile(self, file) if writable or create else file
+
+    def rename(self, source: StrPath, target: StrPath) -> None:
+        """Atomically give a file or directory another name."""
+        self._inner.rename(source, target)
+
+    def link(self, source: StrPath, target: StrPath) -> None:
+        """Give a file a second name."""
+        self._inner.link(source, target)
+
+    def unlink(self, path: StrPath) -> None:
+        """Take a name from a file; a log is kept."""
+        name = str(path)
+        if name.endswith(FileKind.LOG.value):
+            file = self._inner.open(name)
+            try:
+                self.keep(name, file, 0)
+            finally:
+                file.close()
+        self._inner.unlink(path)
+
+    def remove_directory(self, path: StrPath) -> None:
+        """Remove an empty directory."""
+        self._inner.remove_directory(path)
+
+    def sync_directory(self, path: StrPath) -> None:
+        """Return when the directory's names are on the disk."""
+        self._inner.sync_directory(path)
+
+
+class _KeepingFile:
+    """An open file that keeps what is cut off it."""
+
+    __slots__ = ("_fs", "_inner", "path")
+
+    def __init__(self, fs: KeepingFileSystem, inner: File) -> None:
+        self._fs = fs
+        self._inner = inner
+        self.path = inner.path
+
+    def truncate(self, size: int) -> None:
+        self._fs.keep(self.path, self._inner, size)
+        self._inner.truncate(size)
+
+    def size(self) -> int:
+        return self._inner.size()
+
+    def pread(self, n: int, position: int) -> bytes:
+        return self._inner.pread(n, position)
+
+    def pwrite(self, data: ReadableBuffer, position: int) -> int:
+        return self._inner.pwrite(data, position)
+
+    def pwritev(self, buffers: Sequence[ReadableBuffer], position: int) -> int:
+        return self._inner.pwritev(buffers, position)
+
+    def allocate(self, position: int, n: int) -> None:
+        self._inner.allocate(position, n)
+
+    def sync(self) -> None:
+        self._inner.sync()
+
+    def map_readonly(self, size: int | None = None, *, ahead: bool = False) -> memoryview:
+        return self._inner.map_readonly(size, ahead=ahead)
+
+    def map_writable(self, size: int | None = None) -> Mapping:
+        return self._inner.map_writable(size)
+
+    def close(self) -> None:
+        self._inner.close()

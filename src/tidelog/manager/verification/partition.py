@@ -1,0 +1,140 @@
+"""One partition's directory: its segments, and the files that tell about all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+
+from tidelog.errors import InvalidIndexError
+from tidelog.log.snapshots import decode_snapshot
+from tidelog.manager.verification.findings import Finding, Kind
+from tidelog.manager.verification.segment import SegmentFacts, verify_segment
+from tidelog.storage import FileSystem, read_epoch_checkpoint, read_file
+from tidelog.storage.metadata import read_partition_metadata
+from tidelog.storage.names import (
+    LEADER_EPOCH_FILE,
+    PARTITION_METADATA_FILE,
+    FileKind,
+    Transient,
+    parse_segment_file,
+)
+
+__all__ = ["PartitionFacts", "verify_partition"]
+
+
+@dataclass(slots=True)
+class PartitionFacts:
+    """What a partition holds, and what was found."""
+
+    path: str
+    segments: int = 0
+    size_bytes: int = 0
+    start_offset: int = 0
+    end_offset: int = 0
+    """Behind the last sound batch of the last segment that has one."""
+    findings: list[Finding] = field(default_factory=list)
+
+
+def verify_partition(
+    fs: FileSystem,
+    path: str,
+    *,
+    deep: bool = False,
+    advance: Callable[[int], None] = lambda size: None,
+) -> PartitionFacts:
+    """Check a partition's directory; `advance` hears of the bytes of log files as they are done."""
+    names = sorted(entry.name for entry in fs.list(path) if not entry.is_directory)
+    found = PartitionFacts(path)
+    kinds: dict[int, set[FileKind]] = {}
+    snapshots = []
+    for name in names:
+        file = parse_segment_file(name)
+        if file is None:
+            continue
+        if file.transient is not Transient.NONE:
+            cause = f"left by a crash or on its way out ({file.transient.value}); the next opening sees to it"
+            found.findings.append(Finding(Kind.NOTE, f"{path}/{name}", cause))
+        elif file.kind is FileKind.SNAPSHOT:
+            snapshots.append((file.offset, name))
+        else:
+            kinds.setdefault(file.offset, set()).add(file.kind)
+    bases = sorted(base for base, has in kinds.items() if FileKind.LOG in has)
+    for base in sorted(kinds.keys() - set(bases)):
+        found.findings.append(
+            Finding(
+                Kind.NOTE, f"{path}/{base:020d}.*", "index files without a log; the next opening removes them"
+            )
+        )
+    epochs: dict[int, int] = {}
+    for base, following in zip(bases, [*bases[1:], None], strict=True):
+        facts = verify_segment(fs, path, base, kinds[base], next_base=following, deep=deep)
+        _add(found, facts, epochs)
+        advance(facts.size)
+    found.start_offset = bases[0] if bases else 0
+    found.findings += _snapshots(fs, path, snapshots)
+    found.findings += _epochs(fs, path, names, epochs, found.end_offset)
+    found.findings += _metadata(fs, path, names)
+    return found
+
+
+def _add(found: PartitionFacts, facts: SegmentFacts, epochs: dict[int, int]) -> None:
+    found.segments += 1
+    found.size_bytes += facts.size
+    found.end_offset = max(found.end_offset, facts.next_offset)
+    found.findings += facts.findings
+    for epoch in np.unique(facts.epoch).tolist():
+        first = int(facts.first[int(np.argmax(facts.epoch == epoch))])
+        epochs.setdefault(epoch, first)
+
+
+def _snapshots(fs: FileSystem, path: str, snapshots: Sequence[tuple[int, str]]) -> Iterator[Finding]:
+    for offset, name in snapshots:
+        file = f"{path}/{name}"
+        try:
+            decode_snapshot(read_file(fs, file), file)
+        except InvalidIndexError as error:
+            yield Finding(Kind.DAMAGE, file, str(error), offset=offset)
+
+
+def _epochs(
+    fs: FileSystem, path: str, names: Sequence[str], written: dict[int, int], end: int
+) -> Iterator[Finding]:
+    file = f"{path}/{LEADER_EPOCH_FILE}"
+    known = {epoch: first for epoch, first in written.items() if epoch >= 0}
+    if LEADER_EPOCH_FILE not in names:
+        if known:
+            yield Finding(Kind.DAMAGE, file, f"it is missing, but the log has the epochs {sorted(known)}")
+        return
+    try:
+        entries = read_epoch_checkpoint(fs, file)
+    except InvalidIndexError as error:
+        yield Finding(Kind.DAMAGE, file, str(error))
+        return
+    for before, after in pairwise(entries):
+        if after.epoch <= before.epoch or after.start_offset < before.start_offset:
+            yield Finding(Kind.DAMAGE, file, f"{after} follows {before}", offset=after.start_offset)
+    starts = {entry.epoch: entry.start_offset for entry in entries}
+    for epoch, first in sorted(known.items()):
+        if epoch not in starts:
+            yield Finding(
+                Kind.DAMAGE, file, f"epoch {epoch} is missing; its first batch is there", offset=first
+            )
+        elif starts[epoch] > first and epoch != min(starts):
+            # The oldest entry moves up with the log start, inside the epoch.
+            cause = f"epoch {epoch} begins at {starts[epoch]}, but a batch of it is before that"
+            yield Finding(Kind.DAMAGE, file, cause, offset=first)
+
+
+def _metadata(fs: FileSystem, path: str, names: Sequence[str]) -> Iterator[Finding]:
+    file = f"{path}/{PARTITION_METADATA_FILE}"
+    if PARTITION_METADATA_FILE not in names:
+        cause = "it is missing: a broker will not know the partition, and set it aside as -stray"
+        yield Finding(Kind.NOTE, file, cause)
+        return
+    try:
+        read_partition_metadata(fs, file)
+    except InvalidIndexError as error:
+        yield Finding(Kind.DAMAGE, file, str(error))

@@ -1,0 +1,268 @@
+"""One segment: its batches, and its indexes against them.
+
+Log. Every batch is whole, its checksum right, its offsets grow and lie in [base offset, next segment's base).
+
+Offset index (offset, position). Offsets and positions grow; a batch begins at the position, and its base
+offset is not above the entry's: whoever looks for that offset or a later one and starts there misses nothing.
+(Entries that old versions wrote for a whole append may name an offset behind the batch.)
+
+Time index (timestamp, offset). Both grow; the batch that holds the offset has that largest timestamp, and no
+batch before it a larger one: whoever looks for a later time and starts there misses nothing.
+
+Transaction index. Entries are whole, versions known, last offsets grow; where the log has a batch at the last
+offset, it is a marker of that producer.
+
+The last segment's indexes may be preallocated: zeros at their end are no entries. After damage in the log,
+only what comes before it is compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from tidelog.errors import CorruptRecordError
+from tidelog.manager.verification.findings import Finding, Kind
+from tidelog.records import decode_batches, scan_batches
+from tidelog.records.batches import BatchTable
+from tidelog.storage import FileSystem, map_file, read_file
+from tidelog.storage.names import FileKind, SegmentFileName
+
+__all__ = ["SegmentFacts", "verify_segment"]
+
+_RUN = 1 << 16
+_OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
+_TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
+_TXN_ENTRY = np.dtype(
+    [("version", ">i2"), ("producer", ">i8"), ("first", ">i8"), ("last", ">i8"), ("stable", ">i8")]
+)
+
+Int64s = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class SegmentFacts:
+    """What the sound part of a log file holds, batch by batch, and what was found."""
+
+    base_offset: int
+    size: int
+    sound: int
+    """How many bytes are sound."""
+    position: Int64s
+    first: Int64s
+    last: Int64s
+    timestamp: Int64s
+    epoch: Int64s
+    producer: Int64s
+    control: npt.NDArray[np.bool_]
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def next_offset(self) -> int:
+        """The offset behind the last sound batch."""
+        return int(self.last[-1]) + 1 if len(self.last) else self.base_offset
+
+
+def verify_segment(
+    fs: FileSystem,
+    directory: str,
+    base_offset: int,
+    kinds: set[FileKind],
+    *,
+    next_base: int | None,
+    deep: bool = False,
+) -> SegmentFacts:
+    """Check a segment; `next_base` is where the next one begins, None for the last."""
+
+    def path(kind: FileKind) -> str:
+        return f"{directory}/{SegmentFileName(base_offset, kind)}"
+
+    facts = _verify_log(fs, path(FileKind.LOG), base_offset, next_base, deep)
+    last = next_base is None
+    for kind, check in (
+        (FileKind.OFFSET_INDEX, _offset_index),
+        (FileKind.TIME_INDEX, _time_index),
+        (FileKind.TXN_INDEX, _txn_index),
+    ):
+        if kind in kinds:
+            facts.findings += check(read_file(fs, path(kind)), path(kind), facts, last)
+        elif kind is not FileKind.TXN_INDEX:
+            facts.findings.append(Finding(Kind.DAMAGE, path(kind), "the index is missing"))
+    return facts
+
+
+# ---- the log
+
+
+def _verify_log(
+    fs: FileSystem, path: str, base_offset: int, next_base: int | None, deep: bool
+) -> SegmentFacts:
+    buffer = map_file(fs, path)
+    tables: list[BatchTable] = []
+    position, fault = 0, None
+    while position < len(buffer) and fault is None:
+        scan = scan_batches(buffer, start=position, max_batches=_RUN, source=path)
+        fault, position = scan.fault, scan.end
+        tables.append(scan.table)
+        if deep and fault is None:
+            fault = _undecodable(buffer, scan.table, path)
+    rows = np.concatenate([table.rows for table in tables]) if tables else np.empty((0, 16), np.int64)
+    if fault is not None and fault.position >= 0:
+        rows = rows[rows[:, 0] < fault.position]
+    table = BatchTable(np.ascontiguousarray(rows))
+    findings = list(_bad_offsets(table, path, base_offset, next_base))
+    if fault is not None:
+        following = int(table.last_offset[-1]) + 1 if len(table) else base_offset
+        findings.append(
+            Finding(Kind.DAMAGE, path, fault.reason, fault.position, following, end_offset=next_base)
+        )
+    sound = fault.position if fault is not None else len(buffer)
+    return SegmentFacts(
+        base_offset,
+        len(buffer),
+        sound,
+        table.position,
+        table.base_offset,
+        table.last_offset,
+        table.max_timestamp,
+        table.leader_epoch,
+        table.producer_id,
+        table.is_control,
+        findings,
+    )
+
+
+def _undecodable(buffer: memoryview, table: BatchTable, path: str) -> CorruptRecordError | None:
+    try:
+        for batch in table:
+            decode_batches(buffer, batch, columns=("offset", "key", "value", "headers"), source=path)
+    except CorruptRecordError as error:
+        return error
+    return None
+
+
+def _bad_offsets(table: BatchTable, path: str, base_offset: int, next_base: int | None) -> Iterator[Finding]:
+    if not len(table):
+        return
+    before = np.concatenate(([base_offset - 1], table.last_offset[:-1]))
+    v2 = table.magic == 2  # a compressed wrapper of old has the offset of its last message
+    for index in np.flatnonzero((table.base_offset <= before) & v2):
+        yield Finding(
+            Kind.DAMAGE,
+            path,
+            f"offset {table.base_offset[index]} is not above the one before it ({before[index]})",
+            int(table.position[index]),
+            int(table.base_offset[index]),
+            int(table.last_offset[index]) + 1,
+        )
+    if next_base is not None and table.last_offset[-1] >= next_base:
+        yield Finding(
+            Kind.DAMAGE,
+            path,
+            f"it reaches to offset {table.last_offset[-1]}, but the next segment begins at {next_base}",
+            int(table.position[-1]),
+            next_base,
+            int(table.last_offset[-1]) + 1,
+        )
+
+
+# ---- indexes
+
+
+def _entries(
+    data: bytes, dtype: np.dtype[np.void], path: str, last: bool
+) -> tuple[npt.NDArray[np.void], list[Finding]]:
+    """The entries of an index file; zeros at its end are none where it may be preallocated."""
+    findings = []
+    whole = len(data) // dtype.itemsize * dtype.itemsize
+    if whole < len(data):
+        cause = f"{len(data)} bytes are not a number of {dtype.itemsize}-byte entries"
+        findings.append(Finding(Kind.DAMAGE, path, cause, whole))
+    entries = np.frombuffer(data, dtype, count=whole // dtype.itemsize)
+    used = np.flatnonzero(entries.view((np.void, dtype.itemsize)) != np.void(bytes(dtype.itemsize)))
+    count = int(used[-1]) + 1 if len(used) else 0
+    if count < len(entries):
+        kind = Kind.NOTE if last else Kind.DAMAGE
+        cause = f"{len(entries) - count} empty entries at the end: it was never trimmed"
+        findings.append(Finding(kind, path, cause, count * dtype.itemsize))
+    return entries[:count], findings
+
+
+def _offset_index(data: bytes, path: str, facts: SegmentFacts, last: bool) -> Iterator[Finding]:
+    entries, findings = _entries(data, _OFFSET_ENTRY, path, last)
+    yield from findings
+    offsets = entries["offset"].astype(np.int64) + facts.base_offset
+    positions = entries["position"].astype(np.int64)
+    yield from _not_growing(offsets, path, _OFFSET_ENTRY.itemsize, "offset", offsets)
+    yield from _not_growing(positions, path, _OFFSET_ENTRY.itemsize, "position", offsets)
+    where = np.searchsorted(facts.position, positions)
+    for index in np.flatnonzero(positions < facts.sound):
+        at, batch = int(index) * _OFFSET_ENTRY.itemsize, int(where[index])
+        entry = f"entry ({offsets[index]}, {positions[index]})"
+        if batch >= len(facts.position) or facts.position[batch] != positions[index]:
+            yield Finding(Kind.DAMAGE, path, f"{entry}: no batch begins there", at, int(offsets[index]))
+        elif facts.first[batch] > offsets[index]:
+            cause = f"{entry}: the batch there begins at offset {facts.first[batch]}"
+            yield Finding(Kind.DAMAGE, path, cause, at, int(offsets[index]))
+    if facts.sound == facts.size:
+        for index in np.flatnonzero(positions >= facts.size)[:1]:
+            cause = f"entry ({offsets[index]}, {positions[index]}) lies behind the log's end"
+            yield Finding(Kind.DAMAGE, path, cause, int(index) * _OFFSET_ENTRY.itemsize, int(offsets[index]))
+
+
+def _time_index(data: bytes, path: str, facts: SegmentFacts, last: bool) -> Iterator[Finding]:
+    entries, findings = _entries(data, _TIME_ENTRY, path, last)
+    yield from findings
+    times = entries["timestamp"].astype(np.int64)
+    offsets = entries["offset"].astype(np.int64) + facts.base_offset
+    yield from _not_growing(times, path, _TIME_ENTRY.itemsize, "timestamp", offsets)
+    largest = np.maximum.accumulate(facts.timestamp) if len(facts.timestamp) else facts.timestamp
+    where = np.searchsorted(facts.last, offsets)
+    for index, (time, offset) in enumerate(zip(times.tolist(), offsets.tolist(), strict=True)):
+        batch, at = int(where[index]), index * _TIME_ENTRY.itemsize
+        if batch >= len(facts.last):
+            if facts.sound == facts.size:
+                cause = f"entry ({time}, {offset}) lies behind the log's end"
+                yield Finding(Kind.DAMAGE, path, cause, at, offset)
+            return
+        if largest[batch] > time and facts.last[batch] <= offset:
+            cause = f"entry ({time}, {offset}): there is a later time before it, {largest[batch]}"
+            yield Finding(Kind.DAMAGE, path, cause, at, offset)
+        elif facts.timestamp[batch] != time and facts.first[batch] <= offset:
+            cause = f"entry ({time}, {offset}): the batch there has {facts.timestamp[batch]}"
+            yield Finding(Kind.DAMAGE, path, cause, at, offset)
+
+
+def _txn_index(data: bytes, path: str, facts: SegmentFacts, last: bool) -> Iterator[Finding]:
+    size = _TXN_ENTRY.itemsize
+    whole = len(data) // size
+    if whole * size < len(data):
+        cause = f"{len(data)} bytes are not a number of {size}-byte entries"
+        yield Finding(Kind.DAMAGE, path, cause, whole * size)
+    entries = np.frombuffer(data, _TXN_ENTRY, count=whole)
+    lasts = entries["last"].astype(np.int64)
+    yield from _not_growing(lasts, path, size, "last offset", lasts)
+    where = np.searchsorted(facts.last, lasts)
+    for index, entry in enumerate(entries):
+        at, batch, end = index * size, int(where[index]), int(lasts[index])
+        if entry["version"] != 0:
+            yield Finding(Kind.DAMAGE, path, f"entry of the unknown version {entry['version']}", at, end)
+        elif not entry["first"] <= end:
+            yield Finding(Kind.DAMAGE, path, f"a transaction from {entry['first']} to {end}", at, end)
+        elif batch < len(facts.last) and facts.first[batch] <= end <= facts.last[batch]:
+            if not facts.control[batch] or facts.producer[batch] != entry["producer"]:
+                cause = f"there is no marker of producer {entry['producer']} at offset {end}"
+                yield Finding(Kind.DAMAGE, path, cause, at, end)
+        elif facts.sound == facts.size and end >= facts.next_offset:
+            yield Finding(
+                Kind.DAMAGE, path, f"the entry's last offset {end} lies behind the log's end", at, end
+            )
+
+
+def _not_growing(values: Int64s, path: str, size: int, what: str, offsets: Int64s) -> Iterator[Finding]:
+    for index in np.flatnonzero(np.diff(values) <= 0)[:1]:
+        cause = f"{what} {values[index + 1]} is not above the one before it ({values[index]})"
+        yield Finding(Kind.DAMAGE, path, cause, int(index + 1) * size, int(offsets[index + 1]))

@@ -1,0 +1,274 @@
+"""A store that lives through power cuts: a random life from a seed, and what must be true after a cut.
+
+The life is made of appends (some synced), rolls, flushes, checkpoints, retention, deleted records, moves
+between roots, topics made and deleted, and orderly restarts, on a file system in memory. Of each append it is
+noted at which step it was acknowledged; of each deletion, at which step it began. After a cut at any step:
+
+1. the store opens, and no partition is offline;
+2. what was acknowledged with sync before the cut, and whose deletion had not begun, is there, byte for byte;
+3. every record that can be read is one that was appended at that offset;
+4. the store can be appended to, closed and opened again.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import tidelog
+from tidelog.errors import LogOfflineError
+from tidelog.manager import BrokerConfig, Partition, Store
+from tidelog.records import Record
+from tidelog.testing.crash import CrashFileSystem
+
+__all__ = ["CONFIG", "ROOTS", "Life", "check", "live"]
+
+ROOTS = ("/a", "/b")
+NOW = 1_700_000_000_000
+
+CONFIG = BrokerConfig.from_properties(
+    {
+        "log.index.size.max.bytes": "600",
+        "log.index.interval.bytes": "100",
+        "log.retention.ms": "-1",
+        "log.segment.delete.delay.ms": "0",
+        "num.recovery.threads.per.data.dir": "1",
+    }
+)
+
+Name = tuple[uuid.UUID, int]
+"""A partition, by its topic's id: a topic of the same name may come again."""
+
+
+@dataclass
+class Acknowledged:
+    """Up to `end` everything is on the disk, from `step` on."""
+
+    step: int
+    end: int
+
+
+@dataclass
+class History:
+    """What happened to a partition."""
+
+    values: dict[int, bytes] = field(default_factory=dict)
+    synced: list[Acknowledged] = field(default_factory=list)
+    starts: list[Acknowledged] = field(default_factory=list)
+    """From `step` on, what lies below `end` may be gone."""
+    registered: int = 0
+    """The step at which the topic was there for sure."""
+    deleted: int | None = None
+    """The step at which its deletion began."""
+
+    def must_have(self, step: int) -> tuple[int, int]:
+        """The offsets that must be there after a cut at `step`: from, to."""
+        start = max((one.end for one in self.starts if one.step <= step), default=0)
+        end = max((one.end for one in self.synced if one.step <= step), default=0)
+        return start, end
+
+
+@dataclass
+class Life:
+    """A file system with a past, and what is known of it."""
+
+    fs: CrashFileSystem
+    histories: dict[Name, History]
+    opened: int = 0
+    """The step at which the store was there for sure."""
+
+
+class _Liver:
+    def __init__(self, seed: int) -> None:
+        self.dice = random.Random(seed)
+        self.clock = NOW
+        self.fs = CrashFileSystem(clock=self.now)
+        self.life = Life(self.fs, {})
+        self.names = 0
+
+    def now(self) -> int:
+        return self.clock
+
+    def open(self) -> Store:
+        return tidelog.open(ROOTS, config=CONFIG, fs=self.fs, now_ms=self.now, background=False)
+
+    def run(self, actions: int) -> Life:
+        store = self.open()
+        self.life.opened = self.fs.steps
+        self.create(store)
+        for _ in range(actions):
+            self.clock += self.dice.randrange(1, 500)
+            action = self.dice.choices(
+                [
+                    "append",
+                    "flush",
+                    "roll",
+                    "checkpoint",
+                    "retention",
+                    "trim",
+                    "move",
+                    "create",
+                    "delete",
+                    "restart",
+                ],
+                [14, 3, 2, 2, 1, 1, 1, 0.7, 0.4, 0.7],
+            )[0]
+            if action == "restart":
+                store.close()
+                store = self.open()
+            else:
+                getattr(self, action)(store)
+        if self.dice.random() < 0.5:
+            store.close()
+        return self.life
+
+    def some(self, store: Store) -> Partition | None:
+        partitions = list(store)
+        return self.dice.choice(partitions) if partitions else None
+
+    def history(self, partition: Partition) -> History:
+        name = (partition.topic_id, partition.topic_partition.partition)
+        return self.life.histories[name]
+
+    def create(self, store: Store) -> None:
+        if len(store.topics) >= 3:
+            return
+        self.names = self.names % 3 + 1
+        name = f"t{self.names}"
+        if name in store.topics:
+            return
+        config = {"internal.segment.bytes": self.dice.choice([500, 1500]), "retention.bytes": 3000}
+        topic = store.create_topic(name, self.dice.randint(1, 2), config)
+        for partition in topic:
+            found = self.life.histories[topic.topic_id, partition.topic_partition.partition] = History()
+            found.registered = self.fs.steps
+
+    def append(self, store: Store) -> None:
+        partition = self.some(store)
+        if partition is None:
+            return
+        history = self.history(partition)
+        first = partition.log_end_offset
+        count = self.dice.randint(1, 6)
+        values = [
+            f"{partition.topic_partition} {first + i} ".encode()
+            + self.dice.randbytes(self.dice.randrange(60))
+            for i in range(count)
+        ]
+        sync = self.dice.random() < 0.3
+        for i, value in enumerate(values):
+            history.values[first + i] = value
+        partition.append([Record(value, b"k", timestamp=self.clock) for value in values], sync=sync)
+        if sync:
+            self.acknowledge(partition)
+
+    def acknowledge(self, partition: Partition) -> None:
+        found = Acknowledged(self.fs.steps, partition.log_end_offset)
+        self.history(partition).synced.append(found)
+
+    def flush(self, store: Store) -> None:
+        partition = self.some(store)
+        if partition is not None:
+            partition.flush()
+            self.acknowledge(partition)
+
+    def roll(self, store: Store) -> None:
+        partition = self.some(store)
+        if partition is not None and partition.log.size:
+            partition.log.roll()
+
+    def checkpoint(self, store: Store) -> None:
+        store.checkpoint()
+        store.run_due_tasks()
+
+    def retention(self, store: Store) -> None:
+        for partition in store:
+            # How far it will go is not known before; what it leaves is known after.
+            self.history(partition).starts.append(Acknowledged(self.fs.steps, partition.log_end_offset))
+        began = {partition: self.history(partition).starts[-1] for partition in store}
+        store.apply_retention()
+        for partition, start in began.items():
+            start.end = partition.log_start_offset
+        store.run_due_tasks()
+
+    def trim(self, store: Store) -> None:
+        partition = self.some(store)
+        if partition is not None:
+            offset = self.dice.randint(partition.log_start_offset, partition.log_end_offset)
+            self.history(partition).starts.append(Acknowledged(self.fs.steps, offset))
+            partition.delete_records(offset)
+
+    def move(self, store: Store) -> None:
+        partition = self.some(store)
+        if partition is not None and partition.root is not None:
+            target = ROOTS[1] if partition.root.path == ROOTS[0] else ROOTS[0]
+            number = partition.topic_partition.partition
+            store.move_partition(partition.topic_partition.topic, number, target)
+            self.acknowledge(partition)
+            store.run_due_tasks()
+
+    def delete(self, store: Store) -> None:
+        names = sorted(store.topics)
+        if len(names) > 1:
+            topic = store.topic(self.dice.choice(names))
+            for partition in topic:
+                self.history(partition).deleted = self.fs.steps
+            store.delete_topic(topic.name)
+            store.run_due_tasks()
+
+
+def live(seed: int, actions: int = 40) -> Life:
+    """A life."""
+    return _Liver(seed).run(actions)
+
+
+def _records(partition: Partition) -> Iterator[tuple[int, bytes]]:
+    offset = partition.log_start_offset
+    while offset < partition.log_end_offset:
+        batch = partition.read_arrow(offset, 1 << 20, columns=("offset", "value"))
+        if not batch.num_rows:
+            return  # a segment survived whose predecessor's unsynced end did not
+        for at, value in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
+            yield at, value
+            offset = at + 1
+
+
+def check(life: Life, step: int, fs: CrashFileSystem, *, again: bool = False) -> None:
+    """What must be true of `fs`, which a cut of `life` at `step` has left."""
+    clock = NOW + 10**9
+    store = tidelog.open(ROOTS, config=CONFIG, fs=fs, now_ms=lambda: clock, background=False, create=True)
+    assert not store.offline_partitions
+    assert not store.offline_roots
+    there = {(p.topic_id, p.topic_partition.partition): p for p in store}
+    for name, history in life.histories.items():
+        if name not in there:
+            gone = history.deleted is not None and history.deleted <= step
+            assert gone or step < history.registered, f"{name} is lost"
+            continue
+        _check_partition(there[name], history, step)
+    for partition in there.values():
+        end = partition.log_end_offset
+        partition.append([Record(b"after")], sync=True)
+        assert partition.read_record(end).value == b"after"  # type: ignore[union-attr]
+    store.close()
+    if again:
+        with tidelog.open(ROOTS, config=CONFIG, fs=fs, now_ms=lambda: clock, background=False) as store:
+            for partition in store:
+                try:
+                    assert partition.read_record(partition.log_end_offset - 1).value == b"after"  # type: ignore[union-attr]
+                except LogOfflineError as error:
+                    raise AssertionError(f"{partition} does not open again") from error
+
+
+def _check_partition(partition: Partition, history: History, step: int) -> None:
+    start, end = history.must_have(step)
+    found = dict(_records(partition))
+    for offset, value in found.items():
+        assert history.values.get(offset) == value, f"{partition}: offset {offset} has other bytes"
+    if history.deleted is not None and history.deleted <= step:
+        return
+    missing = [offset for offset in range(start, end) if offset not in found]
+    assert not missing, f"{partition}: {missing} were acknowledged and are lost, cut at {step}"
+    assert partition.log_end_offset >= end, f"{partition} ends at {partition.log_end_offset}, not at {end}"
