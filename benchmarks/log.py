@@ -1,6 +1,7 @@
 """Log: append, read and look up, open, scan. Kafka's side is its own UnifiedLog, in process, one thread.
 
-    append   to a new log; the data waits in memory, making and deleting the log are not timed, no fsync
+    append   to a new log that has one record; the data waits in memory, making and deleting the log are not
+             timed, and nothing is synced (the first append of a leader epoch is)
     read     one question after the other on an open log in a warm page cache, the same ones on both sides
     open     a directory that was closed in order; closing it again is not timed
     scan     a directory at rest to Arrow, on two threads and on one
@@ -23,11 +24,12 @@ import pyarrow as pa
 import tidelog
 from benchmarks import ours, sqlite_peer
 from benchmarks.harness import KAFKA, Bench
-from benchmarks.log_data import PER_BATCH, LogData, LogDirectory, grouped, ready_batches
+from benchmarks.log_data import FIRST_TIMESTAMP, PER_BATCH, LogData, LogDirectory, grouped, ready_batches
 from benchmarks.report import Row
 from tidelog.config import LogConfig
 from tidelog.index import OffsetIndex
 from tidelog.log.log import Log
+from tidelog.records.record import Record
 from tidelog.storage import LOCAL, Directory
 
 __all__ = ["rows"]
@@ -110,8 +112,8 @@ class _Appends:
     def _kafka(self, task: str, path: Path, log_end: int, **request: object) -> float:
         directory = str(self.bench.scratch / "kafka-0")
         request |= {"task": task, "file": str(path), "dir": directory, "config": {}}
-        timing = self.bench.kafka_timing("LogAppends", **request)
-        _agree(f"append {task}", timing.witness, log_end)
+        timing = self.bench.kafka_timing("LogAppends", first_timestamp=FIRST_TIMESTAMP - 1, **request)
+        _agree(f"append {task}", timing.witness, log_end + 1)
         return timing.seconds
 
     def _ours(self, calls: list[bytes] | list[pa.RecordBatch], log_end: int, **options: int) -> float:
@@ -122,8 +124,9 @@ class _Appends:
         @contextmanager
         def fresh() -> Iterator[Log]:
             log = Log.open(self.bench.scratch / "tidelog-0")
+            log.append_as_leader([Record(b"", timestamp=FIRST_TIMESTAMP - 1)])
             yield log
-            _agree("append", log.log_end_offset, log_end)
+            _agree("append", log.log_end_offset, log_end + 1)
             log.delete()
 
         return self.bench.best_on(fresh, work)

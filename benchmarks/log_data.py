@@ -22,7 +22,15 @@ from benchmarks.harness import Bench
 from tidelog.log.snapshots import encode_snapshot
 from tidelog.records import scan_batches
 
-__all__ = ["PER_BATCH", "LogData", "LogDirectory", "grouped", "ready_batches", "write_segments"]
+__all__ = [
+    "FIRST_TIMESTAMP",
+    "PER_BATCH",
+    "LogData",
+    "LogDirectory",
+    "grouped",
+    "ready_batches",
+    "write_segments",
+]
 
 PER_BATCH = 150
 FIRST_TIMESTAMP = 1_700_000_000_000

@@ -18,7 +18,7 @@ import org.apache.kafka.storage.internals.log.UnifiedLog;
 
 /**
  * {"task", "file", "dir", "config", ...}: appends to a new log in "dir", as a leader, one batch a call: Kafka takes no more from
- * a client. Making the log and deleting it are not timed.
+ * a client. Making the log, with one record of the time "first_timestamp" in it, and deleting it are not timed.
  *
  * <p>ready: the batches of a .log file, which wait in memory. encode (with "per_batch"): its records, which wait in memory,
  * into batches, and those.
@@ -30,10 +30,12 @@ public final class LogAppends {
 
     private final File directory;
     private final LogConfig config;
+    private final long firstTimestamp;
 
     private LogAppends(JsonNode request) {
         directory = Logs.file(request, "dir");
         config = Logs.config(request);
+        firstTimestamp = request.get("first_timestamp").asLong();
     }
 
     public static void main(String[] args) throws Exception {
@@ -71,7 +73,10 @@ public final class LogAppends {
     }
 
     private Fresh create() throws Exception {
-        return new Fresh(Logs.open(directory, config, 0));
+        UnifiedLog log = Logs.open(directory, config, 0);
+        SimpleRecord first = new SimpleRecord(firstTimestamp, null, new byte[0]);
+        log.appendAsLeader(MemoryRecords.withRecords(Compression.NONE, first), 0); // syncs the file of leader epochs
+        return new Fresh(log);
     }
 
     private static List<ByteBuffer> split(ByteBuffer data) {
