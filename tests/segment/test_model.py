@@ -180,8 +180,7 @@ class SegmentMachine(RuleBasedStateMachine):
             assert view == copy
 
 
-def test_a_segments_life() -> None:
-    SegmentMachine.TestCase.settings = settings(
-        max_examples=60, stateful_step_count=25, suppress_health_check=list(HealthCheck)
-    )
-    SegmentMachine.TestCase().runTest()
+SegmentMachine.TestCase.settings = settings(
+    max_examples=60, stateful_step_count=25, suppress_health_check=list(HealthCheck)
+)
+TestASegmentsLife = SegmentMachine.TestCase

@@ -160,7 +160,7 @@ print(looks, last)
 
 
 def test_a_reader_in_another_process(directory: Directory) -> None:
-    segment = created(directory, segment_index_bytes=1 << 18)
+    segment = created(directory, segment_index_bytes=1 << 21)
     append(segment, batch(0, [NOW_MS]))
     reader = subprocess.Popen(
         [sys.executable, "-c", READER, directory.path, str(SECONDS)], stdout=subprocess.PIPE, text=True
