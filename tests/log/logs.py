@@ -60,7 +60,13 @@ def record(number: int, size: int = 20) -> Record:
 
 
 def send(
-    log: Log, producer_id: int, sequence: int, *records: Record, epoch: int = 0, transactional: bool = True
+    log: Log,
+    producer_id: int,
+    sequence: int,
+    *records: Record,
+    epoch: int = 0,
+    transactional: bool = True,
+    leader_epoch: int = 0,
 ) -> LogAppendInfo:
     """Append a batch of a producer's."""
     data = encode_records(
@@ -71,27 +77,29 @@ def send(
         transactional=transactional,
         codec=Codec.NONE,
     )
-    return log.append_as_leader(data)
+    return log.append_as_leader(data, leader_epoch=leader_epoch)
 
 
-def commit(log: Log, producer_id: int, *, epoch: int = 0) -> LogAppendInfo:
+def commit(log: Log, producer_id: int, *, epoch: int = 0, leader_epoch: int = 0) -> LogAppendInfo:
     """End a producer's transaction."""
-    return _end(log, producer_id, epoch, committed=True)
+    return _end(log, producer_id, epoch, leader_epoch, committed=True)
 
 
-def abort(log: Log, producer_id: int, *, epoch: int = 0) -> LogAppendInfo:
+def abort(log: Log, producer_id: int, *, epoch: int = 0, leader_epoch: int = 0) -> LogAppendInfo:
     """Take a producer's transaction back."""
-    return _end(log, producer_id, epoch, committed=False)
+    return _end(log, producer_id, epoch, leader_epoch, committed=False)
 
 
-def _end(log: Log, producer_id: int, epoch: int, *, committed: bool) -> LogAppendInfo:
+def _end(log: Log, producer_id: int, epoch: int, leader_epoch: int, *, committed: bool) -> LogAppendInfo:
     marker = encode_end_txn_marker(
         EndTxnMarker(committed=committed, coordinator_epoch=7),
         producer_id=producer_id,
         producer_epoch=epoch,
         timestamp=NOW_MS,
     )
-    return log.append_as_leader(marker, origin=AppendOrigin.COORDINATOR, transaction_version=0)
+    return log.append_as_leader(
+        marker, leader_epoch=leader_epoch, origin=AppendOrigin.COORDINATOR, transaction_version=0
+    )
 
 
 def all_records(log: Log, isolation: FetchIsolation = FetchIsolation.LOG_END) -> list[StoredRecord]:

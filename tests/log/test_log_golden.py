@@ -15,7 +15,7 @@ from tidelog.records import scan_batches
 PARTITIONS = [partition for partition in golden_partitions() if partition.lookups_path is not None]
 
 UNKEPT = "golden-txncompact-0"
-"""Compaction removed data whose aborts its index still has; no recovery, Kafka's neither, finds them again."""
+"""Compaction removed data whose aborts its index still has; no recovery, not Kafka's, finds them again."""
 
 
 def _copy(partition: GoldenPartition, into: Path) -> Path:
