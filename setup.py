@@ -4,6 +4,7 @@ TIDELOG_CFLAGS adds compiler flags (make asan uses it); TIDELOG_PURE=1 builds wi
 """
 
 import os
+import sys
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -17,10 +18,13 @@ def kernels():
     from Cython.Build import cythonize
 
     flags = os.environ.get("TIDELOG_CFLAGS", "").split()
+    # Kernels say themselves what is to be inlined, so that loops are compiled anew for constant arguments.
+    inline = [] if sys.platform == "win32" else [("CYTHON_INLINE", "inline __attribute__((always_inline))")]
     extensions = [
         Extension(
             f"tidelog.kernels.{path.stem}",
             [str(path)],
+            define_macros=inline,
             extra_compile_args=["-O3", *flags],
             extra_link_args=[f for f in flags if f.startswith("-fsanitize")],
         )

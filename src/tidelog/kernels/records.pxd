@@ -4,6 +4,7 @@ from tidelog.kernels.columns cimport Columns
 cdef struct Var:
     unsigned long long value
     Py_ssize_t pos
+    int fault
 
 cdef struct Sink:
     int* ends
@@ -12,6 +13,7 @@ cdef struct Sink:
     Py_ssize_t used
     Py_ssize_t nulls
     Py_ssize_t pos
+    int fault
     bint wanted
 
 cdef int put_batch(
@@ -23,7 +25,7 @@ cdef int put_batch(
     const long long* row,
 ) noexcept nogil
 cdef Py_ssize_t _put_headers(
-    Columns columns, const unsigned char* p, Py_ssize_t pos, Py_ssize_t limit, Py_ssize_t row, long long count
+    Columns columns, const unsigned char* p, Py_ssize_t pos, Py_ssize_t limit, Py_ssize_t row
 ) noexcept nogil
 cdef Var _long_varint(const unsigned char* p, Py_ssize_t pos, Py_ssize_t limit, int max_shift) noexcept nogil
 cdef long long _count_headers(

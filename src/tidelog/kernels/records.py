@@ -58,23 +58,22 @@ _MIN_RECORD = cython.declare(cython.longlong, 7)
 def _long_varint(p, pos, limit, max_shift):
     """A raw varint that ends before `limit`; its last byte is shifted by `max_shift` bits at most.
 
-    That is 28 for an int of five bytes and 63 for a long of ten. A `pos` below 0 is minus the fault.
+    That is 28 for an int of five bytes and 63 for a long of ten.
     """
-    out: Var = Var(value=0, pos=0)
+    out: Var = Var(value=0, pos=pos, fault=0)
     shift: cython.int = 0
     while shift <= max_shift:
-        if pos >= limit:
-            out.pos = -RECORD_OVERRUN
+        if out.pos >= limit:
+            out.fault = RECORD_OVERRUN
             return out
-        out.value |= (cython.cast(cython.ulonglong, p[pos] & 0x7F) << shift) & _MASK64
-        pos += 1
-        if p[pos - 1] < 0x80:
+        out.value |= (cython.cast(cython.ulonglong, p[out.pos] & 0x7F) << shift) & _MASK64
+        out.pos += 1
+        if p[out.pos - 1] < 0x80:
             if max_shift == 28:
                 out.value &= _MASK32
-            out.pos = pos
             return out
         shift += 7
-    out.pos = -BAD_VARINT
+    out.fault = BAD_VARINT
     return out
 
 
@@ -85,18 +84,20 @@ def _long_varint(p, pos, limit, max_shift):
 def _varint(
     p: _Bytes, pos: cython.Py_ssize_t, limit: cython.Py_ssize_t, max_shift: cython.int, slack: cython.bint
 ) -> Var:
-    """`_long_varint` with a short way for one and two bytes, which most are."""
-    out: Var = Var(value=0, pos=0)
+    """`_long_varint` with a short way for one and two bytes, which most are.
+
+    The fault is a field of its own, 0 on the short way, so that the compiler can leave out the question.
+    """
+    out: Var = Var(value=0, pos=pos, fault=0)
     if not slack and limit - pos < 2:
         return _long_varint(p, pos, limit, max_shift)
     out.value = p[pos]
-    if out.value < 0x80:
-        out.pos = pos + 1
-        return out
-    if p[pos + 1] >= 0x80:
-        return _long_varint(p, pos, limit, max_shift)
-    out.value = (out.value & 0x7F) | (cython.cast(cython.ulonglong, p[pos + 1]) << 7)
-    out.pos = pos + 2
+    out.pos = pos + 1
+    if out.value >= 0x80:
+        if p[pos + 1] >= 0x80:
+            return _long_varint(p, pos, limit, max_shift)
+        out.value = out.value + (cython.cast(cython.ulonglong, p[pos + 1]) << 7) - 0x80
+        out.pos = pos + 2
     return out
 
 
@@ -139,12 +140,9 @@ def _copy(
     slack: cython.bint,
 ) -> cython.void:
     """Copy p[pos:pos+n] to out[used:]; with slack in whole steps, which is faster for short ones."""
-    i: cython.Py_ssize_t = 0
     if cython.compiled:
-        if slack and n <= 256:
-            while i < n:
-                memcpy(out + used + i, p + pos + i, SLACK)
-                i += SLACK
+        if slack and n <= SLACK:
+            memcpy(out + used, p + pos, SLACK)
         else:
             memcpy(out + used, p + pos, n)
     else:
@@ -167,7 +165,8 @@ def _put_field(
     v: Var = _varint(p, pos, limit, 28, slack)
     n: cython.Py_ssize_t
     sink.pos = v.pos
-    if v.pos < 0:
+    sink.fault = v.fault
+    if v.fault != 0:
         return sink
     if v.value & 1:  # negative
         if sink.wanted:
@@ -177,7 +176,7 @@ def _put_field(
         return sink
     n = v.value >> 1
     if n > limit - v.pos:
-        sink.pos = -RECORD_OVERRUN
+        sink.fault = RECORD_OVERRUN
         return sink
     if sink.wanted:
         _copy(sink.data, sink.used, p, v.pos, n, slack)
@@ -187,27 +186,33 @@ def _put_field(
     return sink
 
 
-def _put_headers(columns, p, pos, limit, row, count):
-    """Take in the `count` headers of row `row`; answers where they end, or minus the fault."""
-    v: Var
+def _put_headers(columns, p, pos, limit, row):
+    """Take in the headers of row `row`, their count first; answers where they end, or minus the fault."""
+    v: Var = _varint(p, pos, limit, 28, False)
     wanted: cython.bint = columns.headers_mode == HEADERS
-    if columns.headers_mode == HEADERS_UNSEEN:
+    count: cython.longlong = v.value >> 1
+    if v.fault != 0:
+        return -v.fault
+    if v.value & 1 or count > limit - v.pos:
+        return -RECORD_OVERRUN
+    if count > 0 and columns.headers_mode == HEADERS_UNSEEN:
         return -NO_ROOM
-    if wanted:
+    if count > 0 and wanted:
         if count > columns.header_keys.capacity - columns.headers:
             return -NO_ROOM
         columns.header_valid[row >> 3] |= 1 << (row & 7)
+    pos = v.pos
     for _ in range(count):
         v = _varint(p, pos, limit, 28, False)
-        if v.pos < 0:
-            return v.pos
+        if v.fault != 0:
+            return -v.fault
         if v.value & 1 or cython.cast(cython.Py_ssize_t, v.value >> 1) > limit - v.pos:
             return -RECORD_OVERRUN
         if wanted:
             columns.header_keys.put(columns.headers, p, v.pos, v.value >> 1)
         v = _varint(p, v.pos + cython.cast(cython.Py_ssize_t, v.value >> 1), limit, 28, False)
-        if v.pos < 0:
-            return v.pos
+        if v.fault != 0:
+            return -v.fault
         if not v.value & 1 and cython.cast(cython.Py_ssize_t, v.value >> 1) > limit - v.pos:
             return -RECORD_OVERRUN
         if wanted:
@@ -227,7 +232,7 @@ def _put_headers(columns, p, pos, limit, row, count):
 def _sink(columns: Columns, keys: cython.bint) -> Sink:
     """The state of a column of bytes, for a loop to keep at hand."""
     out: Sink = Sink(
-        ends=cython.NULL, valid=cython.NULL, data=cython.NULL, used=0, nulls=0, pos=0, wanted=False
+        ends=cython.NULL, valid=cython.NULL, data=cython.NULL, used=0, nulls=0, pos=0, fault=0, wanted=False
     )
     if keys and columns.has_keys:
         out.ends, out.valid, out.data = columns.keys.ends, columns.keys.valid, columns.keys.data
@@ -243,7 +248,13 @@ def _sink(columns: Columns, keys: cython.bint) -> Sink:
 @cython.nogil
 @cython.exceptval(check=False)
 def _put_records(
-    columns: Columns, p: _Bytes, pos: cython.Py_ssize_t, end: cython.Py_ssize_t, row: _Row, slack: cython.bint
+    columns: Columns,
+    p: _Bytes,
+    pos: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    row: _Row,
+    slack: cython.bint,
+    full: cython.bint,
 ) -> cython.int:
     """The loop over a batch's records; 0 or the fault.
 
@@ -252,62 +263,56 @@ def _put_records(
     """
     offsets: _Longs = columns.offsets
     timestamps: _Longs = columns.timestamps
-    has_offsets: cython.bint = columns.has_offsets
-    has_timestamps: cython.bint = columns.has_timestamps
+    has_offsets: cython.bint = full or columns.has_offsets
+    has_timestamps: cython.bint = full or columns.has_timestamps
     keys: Sink = _sink(columns, True)
     values: Sink = _sink(columns, False)
-    headers: cython.bint = columns.headers_mode == HEADERS
-    body: cython.bint = keys.wanted or values.wanted or columns.headers_mode != 0
+    headers: cython.bint = not full and columns.headers_mode == HEADERS
+    body: cython.bint = full or keys.wanted or values.wanted or columns.headers_mode != 0
+    if full:
+        keys.wanted = values.wanted = True
     base_offset: cython.longlong = row[2]
     base_timestamp: cython.longlong = row[8] if row[6] & 8 else row[7]
     delta_mask: cython.longlong = 0 if row[6] & 8 else -1  # append time: all records have the batch's
     scale: cython.longlong = 1000 if columns.microseconds else 1
-    most: cython.longlong = _MAX_MS
+    bad_timestamp: cython.bint = base_timestamp > _MAX_MS - 0x2000 or base_timestamp < 0x2000 - _MAX_MS
+    short: cython.ulonglong = 0 if bad_timestamp else 0x4000  # deltas below this leave a timestamp in bounds
     timestamp: cython.longlong
-    bad_timestamp: cython.bint = False
     at: cython.Py_ssize_t = columns.rows
     stop: cython.Py_ssize_t = at + row[12]
     limit: cython.Py_ssize_t
     v: Var
+    bad_timestamp = False
     while at < stop:
-        if pos >= end:
-            return COUNT_MISMATCH
         v = _varint(p, pos, end, 28, slack)
-        if v.pos < 0:
-            return -v.pos
-        if v.value & 1 or v.value < 2 or cython.cast(cython.Py_ssize_t, v.value >> 1) > end - v.pos:
-            return RECORD_OVERRUN
         limit = v.pos + cython.cast(cython.Py_ssize_t, v.value >> 1)
+        if v.fault != 0 or v.value & 1 or limit > end:
+            return COUNT_MISMATCH if pos >= end else RECORD_OVERRUN if v.fault == 0 else v.fault
         v = _varint(p, v.pos + 1, limit, 63, slack)
-        if v.pos < 0:
-            return -v.pos
+        if v.fault != 0:
+            return v.fault
         if has_timestamps:
             timestamp = _wrapping_add(base_timestamp, _signed(v.value) & delta_mask)
-            bad_timestamp |= timestamp > most or timestamp < -most
+            if v.value >= short:
+                bad_timestamp |= timestamp > _MAX_MS or timestamp < -_MAX_MS
             timestamps[at] = _times(timestamp, scale)
         v = _varint(p, v.pos, limit, 28, slack)
-        if v.pos < 0:
-            return -v.pos
+        if v.fault != 0:
+            return v.fault
         if has_offsets:
             offsets[at] = _wrapping_add(base_offset, _signed(v.value))
         if body:
             keys = _put_field(keys, at, p, v.pos, limit, slack)
-            if keys.pos < 0:
-                return -keys.pos
+            if keys.fault != 0:
+                return keys.fault
             values = _put_field(values, at, p, keys.pos, limit, slack)
-            if values.pos < 0:
-                return -values.pos
-            v = _varint(p, values.pos, limit, 28, slack)
-            if v.pos < 0:
-                return -v.pos
-            if v.value:
-                if v.value & 1 or cython.cast(cython.Py_ssize_t, v.value >> 1) > limit - v.pos:
-                    return RECORD_OVERRUN
-                v.pos = _put_headers(columns, p, v.pos, limit, at, v.value >> 1)
-                if v.pos < 0:
-                    return -v.pos
-            if v.pos != limit:
-                return RECORD_OVERRUN
+            if values.fault != 0:
+                return values.fault
+            v.pos = values.pos + 1
+            if v.pos != limit or p[values.pos] != 0:
+                v.pos = _put_headers(columns, p, values.pos, limit, at)
+                if v.pos != limit:
+                    return -v.pos if v.pos < 0 else RECORD_OVERRUN
             if headers:
                 columns.header_ends[at + 1] = columns.headers
         elif v.pos > limit:
@@ -355,10 +360,18 @@ def put_batch(columns, p, pos, end, readable, row):
         return NO_ROOM
     if columns.headers_mode == HEADERS:
         columns.keep()
-    if readable - end >= SLACK:
-        fault = _put_records(columns, p, pos, end, row, True)
+    if readable - end < SLACK:
+        fault = _put_records(columns, p, pos, end, row, False, False)
+    elif (
+        columns.has_offsets
+        and columns.has_timestamps
+        and columns.has_keys
+        and columns.has_values
+        and columns.headers_mode != HEADERS
+    ):
+        fault = _put_records(columns, p, pos, end, row, True, True)
     else:
-        fault = _put_records(columns, p, pos, end, row, False)
+        fault = _put_records(columns, p, pos, end, row, True, False)
     if fault != 0 and columns.headers_mode == HEADERS:
         columns.restore()
     return fault
@@ -373,28 +386,28 @@ def _count_headers(p, pos, end, count):
     v: Var
     for _ in range(count):
         v = _varint(p, pos, end, 28, False)
-        if v.pos < 0:
-            return v.pos
+        if v.fault != 0:
+            return -v.fault
         if v.value & 1 or v.value < 2 or cython.cast(cython.Py_ssize_t, v.value >> 1) > end - v.pos:
             return -RECORD_OVERRUN
         limit = v.pos + cython.cast(cython.Py_ssize_t, v.value >> 1)
         v = _varint(p, v.pos + 1, limit, 63, False)
-        if v.pos < 0:
-            return v.pos
+        if v.fault != 0:
+            return -v.fault
         v = _varint(p, v.pos, limit, 28, False)
         for _ in range(2):
-            if v.pos < 0:
-                return v.pos
+            if v.fault != 0:
+                return -v.fault
             v = _varint(p, v.pos, limit, 28, False)
-            if v.pos < 0:
-                return v.pos
+            if v.fault != 0:
+                return -v.fault
             if not v.value & 1:
                 if cython.cast(cython.Py_ssize_t, v.value >> 1) > limit - v.pos:
                     return -RECORD_OVERRUN
                 v.pos += v.value >> 1
         v = _varint(p, v.pos, limit, 28, False)
-        if v.pos < 0:
-            return v.pos
+        if v.fault != 0:
+            return -v.fault
         if v.value & 1 or cython.cast(cython.Py_ssize_t, v.value >> 1) > limit - v.pos:
             return -RECORD_OVERRUN
         total += v.value >> 1

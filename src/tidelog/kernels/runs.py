@@ -2,9 +2,10 @@
 """Runs of v2 batches into columns: one call for thousands of them.
 
 Each call goes on at the batch that `Columns.batches` names, up to `last`, and stops at the first fault: 0
-or the code (see kernels/faults.py). Batches lie in `buf` at the positions of the table less `origin`; with
-`check_crc` each one's checksum is taken first, while its bytes come into the cache for the records to be
-decoded from.
+or the code (see kernels/faults.py). Batches lie in `buf` at the positions of the table less `origin`.
+
+With `check_crc` the checksum of an uncompressed batch is taken after its records were decoded, from the
+cache: memory is then read while there is something to compute. If it is wrong, the records are taken back.
 """
 
 import cython
@@ -13,13 +14,13 @@ if cython.compiled:
     from cython.cimports.tidelog.kernels import lz4, snappy
     from cython.cimports.tidelog.kernels.columns import SLACK, Columns
     from cython.cimports.tidelog.kernels.crc import crc32c_range
-    from cython.cimports.tidelog.kernels.faults import CHECKSUM, RECORD_OVERRUN, UNUSUAL
+    from cython.cimports.tidelog.kernels.faults import CHECKSUM, NO_ROOM, RECORD_OVERRUN, UNUSUAL
     from cython.cimports.tidelog.kernels.records import put_batch
 else:
     from tidelog.kernels import lz4, snappy
     from tidelog.kernels.columns import SLACK, Columns
     from tidelog.kernels.crc import crc32c_range
-    from tidelog.kernels.faults import CHECKSUM, RECORD_OVERRUN, UNUSUAL
+    from tidelog.kernels.faults import CHECKSUM, NO_ROOM, RECORD_OVERRUN, UNUSUAL
     from tidelog.kernels.records import put_batch
 
 _Row = cython.typedef(cython.pointer[cython.const[cython.longlong]])
@@ -48,9 +49,12 @@ def _take_plain(columns, p, size, origin, last, check_crc):
         end = start + row[1]
         if start < 0 or row[1] < 61 or end > size:
             return RECORD_OVERRUN
-        if check_crc and crc32c_range(p, start + 21, end) != row[13]:
-            return CHECKSUM
+        if check_crc:
+            columns.keep()
         fault = put_batch(columns, p, start + 61, end, size, row)
+        if check_crc and fault != NO_ROOM and crc32c_range(p, start + 21, end) != row[13]:
+            columns.restore()
+            return CHECKSUM
         if fault != 0:
             return fault
         columns.batches += 1

@@ -30,7 +30,7 @@ from tidelog.records.columns import ChunkColumns, constant_int, constant_string
 from tidelog.records.facts import BatchFacts
 from tidelog.records.faults import Fault, fault_error
 from tidelog.records.payloads import Payloads
-from tidelog.records.plan import MIN_RECORD_SIZE, Plan, Run
+from tidelog.records.plan import MIN_RECORD_SIZE, ChunkPlan, Run, plan_chunk, plan_run
 from tidelog.records.schema import Projection
 
 if TYPE_CHECKING:
@@ -87,46 +87,48 @@ class ChunkDecoder:
 
     def chunks(self, table: BatchTable) -> Iterator[pa.RecordBatch]:
         """Decode `table` chunk by chunk."""
-        self._check_range(table)
-        plan = Plan(table)
         start = 0
         tried = None
         while start < len(table):
-            stop = plan.cut(start, self._max_rows, self._max_bytes)
-            rows, size = plan.room(start, stop, self._max_rows, self._max_bytes, self._expansion)
-            attempt = (start, rows, size, self._headers_seen)
-            if rows > self._max_rows or size > self._max_bytes or attempt == tried:
+            plan = plan_chunk(
+                table,
+                start,
+                max_rows=self._max_rows,
+                max_bytes=self._max_bytes,
+                expansion=self._expansion,
+                origin=self._origin,
+                buffer_size=len(self._view),
+            )
+            attempt = (plan, self._headers_seen)
+            if plan.rows > self._max_rows or plan.size > self._max_bytes or attempt == tried:
                 done, chunk = start + 1, self._single(table[start : start + 1])
             else:
-                done, chunk = self._chunk(table, plan, start, stop, rows, size)
+                done, chunk = self._chunk(table, plan)
             if chunk.num_rows:
                 yield chunk
             start, tried = done, attempt
 
-    def _chunk(
-        self, table: BatchTable, plan: Plan, start: int, stop: int, rows: int, size: int
-    ) -> tuple[int, pa.RecordBatch]:
-        """Decode batches from `start` on into so much room: where that ended, and their records."""
-        headers = _HEADERS_PER_ROW * rows if self._headers_seen else None
-        part = table[start:stop]
-        columns = ChunkColumns(self._projection, part.rows, rows, size, headers)
-        counts = part.count.copy()
+    def _chunk(self, table: BatchTable, plan: ChunkPlan) -> tuple[int, pa.RecordBatch]:
+        """Decode the batches of `plan` into its room: where that ended, and their records."""
+        part = table[plan.start : plan.stop]
+        headers = _HEADERS_PER_ROW * plan.rows if self._headers_seen else None
+        columns = ChunkColumns(self._projection, part.rows, plan.rows, plan.size, headers)
+        target = columns.kernel
+        counts: dict[int, int] = {}
         fault, error = 0, None
-        for end, kind in plan.runs:
-            if end > start and columns.kernel.batches < len(part):
-                try:
-                    fault = self._take(columns, part, min(end, stop) - start, kind, counts)
-                except CorruptRecordError as caught:
-                    error = caught
-                if fault or error:
-                    break
-        done = columns.kernel.batches
+        while target.batches < len(part) and not fault and not error:
+            last, kind = plan_run(part, target.batches)
+            try:
+                fault = self._take(columns, part, last, kind, counts)
+            except CorruptRecordError as caught:
+                error = caught
+        done = target.batches
         if fault == Fault.NO_ROOM:
             self._headers_seen = True
             self._expansion *= 4
         elif (fault or error) and not done:
             raise error or self._error(part, 0, fault)
-        return start + done, self._assemble(part[:done], counts[:done], columns)
+        return plan.start + done, self._assemble(part[:done], counts, columns, plan.timestamp_type)
 
     def _single(self, part: BatchTable) -> pa.RecordBatch:
         """One batch, however large: measured first, then decoded."""
@@ -164,9 +166,11 @@ class ChunkDecoder:
             fault = _messages.take_messages(columns.kernel, self._view, self._origin, 1, False)
         if fault:
             raise self._error(part, 0, fault)
-        return self._assemble(part, np.array([count]), columns)
+        return self._assemble(part, {0: count}, columns, -2)
 
-    def _take(self, columns: ChunkColumns, part: BatchTable, last: int, kind: Run, counts: Int64s) -> int:
+    def _take(
+        self, columns: ChunkColumns, part: BatchTable, last: int, kind: Run, counts: dict[int, int]
+    ) -> int:
         """Decode batches of `part` up to `last`, a run of `kind`; 0 or the fault."""
         target, check = columns.kernel, self._check_crc
         if kind == Run.PLAIN:
@@ -211,7 +215,9 @@ class ChunkDecoder:
                 return fault
         return 0
 
-    def _take_wrappers(self, columns: ChunkColumns, part: BatchTable, last: int, counts: Int64s) -> int:
+    def _take_wrappers(
+        self, columns: ChunkColumns, part: BatchTable, last: int, counts: dict[int, int]
+    ) -> int:
         """Compressed magic 0 and 1 messages; `counts` takes how many each of them held."""
         for batch in range(columns.kernel.batches, last):
             if self._verify(part, batch, batch + 1) == batch:
@@ -219,7 +225,7 @@ class ChunkDecoder:
             row = part.rows[batch].tolist()
             payload = self._payloads.payload(row)
             counts[batch], inner_last = self._payloads.count(row, payload)
-            fault = _messages.take_message_set(columns.kernel, payload, int(counts[batch]), inner_last)
+            fault = _messages.take_message_set(columns.kernel, payload, counts[batch], inner_last)
             if fault:
                 return fault
         return 0
@@ -231,11 +237,6 @@ class ChunkDecoder:
         bad = _scan.verify(self._view, part.rows[first:last], self._origin)
         return last if bad < 0 else first + bad
 
-    def _check_range(self, table: BatchTable) -> None:
-        begin = table.position - self._origin
-        if len(table) and (int(begin.min()) < 0 or int((begin + table.size).max()) > len(self._view)):
-            raise ValueError("a batch of the table lies outside the buffer")
-
     def _error(self, part: BatchTable, batch: int, fault: int) -> TidelogError:
         row = part.rows[batch].tolist()
         reason = None
@@ -243,11 +244,12 @@ class ChunkDecoder:
             reason = f"a batch of {row[1]} bytes does not hold the {row[12]} records that it says"
         return fault_error(fault, position=row[0], offset=row[2], source=self._source, reason=reason)
 
-    def _assemble(self, part: BatchTable, counts: Int64s, columns: ChunkColumns) -> pa.RecordBatch:
+    def _assemble(
+        self, part: BatchTable, counts: dict[int, int], columns: ChunkColumns, timestamp_type: int
+    ) -> pa.RecordBatch:
+        """The chunk's record batch; `counts` tells how many records wrappers were found to hold."""
         rows = columns.kernel.rows
-        if not self._projection.columns:  # still so many rows
-            return pa.RecordBatch.from_arrays([constant_int(0, rows)], ["rows"]).select([])
-        facts = BatchFacts(part, counts, columns.offsets)
+        facts = None
         arrays = []
         for name in self._projection.columns:
             if name in columns.NAMES:
@@ -256,6 +258,11 @@ class ChunkDecoder:
                 arrays.append(constant_string(self._topic, rows))
             elif name == "partition":
                 arrays.append(constant_int(self._partition, rows))
+            elif name == "timestampType" and timestamp_type >= -1:
+                arrays.append(constant_int(timestamp_type, rows))
             else:
+                facts = facts or BatchFacts(part, counts, columns.offsets)
                 arrays.append(facts.array(name))
+        if not arrays:  # still so many rows
+            return pa.RecordBatch.from_arrays([constant_int(0, rows)], ["rows"]).select([])
         return pa.RecordBatch.from_arrays(arrays, schema=self._projection.schema)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.records.batches import BatchTable
-from tidelog.records.columns import constant_int
 from tidelog.types import Codec
 
 __all__ = ["BatchFacts"]
@@ -22,23 +23,25 @@ _MAX_SEQUENCE = (1 << 31) - 1
 class BatchFacts:
     """Columns of a chunk by the batch each record lies in.
 
-    `counts` is how many records each batch was found to hold, `offsets` the offsets of all records where a
-    column was asked for that needs them.
+    `counts` is how many records batches were found to hold, where their header does not say; `offsets` are
+    those of all records, where a column was asked for that needs them.
     """
 
-    def __init__(self, table: BatchTable, counts: Int64s, offsets: Int64s | None) -> None:
+    def __init__(self, table: BatchTable, counts: Mapping[int, int], offsets: Int64s | None) -> None:
         self._table = table
-        self._counts = counts
+        self._counts = table.count
+        if counts:
+            self._counts = self._counts.copy()
+            for batch, count in counts.items():
+                if batch < len(table):
+                    self._counts[batch] = count
         self._offsets = offsets
 
     def array(self, name: str) -> pa.Array:
         """Column `name` (see `records.schema`)."""
         table = self._table
         if name == "timestampType":
-            kinds = table.timestamp_type
-            if len(kinds) and (kinds == kinds[0]).all():  # nearly always
-                return constant_int(int(kinds[0]), int(self._counts.sum()))
-            return self._spread(kinds, np.int32)
+            return self._spread(table.timestamp_type, np.int32)
         if name == "base_offset":
             return self._spread(self._base_offsets(), np.int64)
         if name == "sequence":
