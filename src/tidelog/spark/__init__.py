@@ -3,6 +3,8 @@
     source, batch, streaming   the data source              schemas    its columns
     options                    its options                  offsets    options -> ranges of offsets
     losses                     what failOnDataLoss decides  sessions   a session that finds this Python
+    jobs                       work over splits             shipping   sending our objects to executors
+    exporting                  topics -> Parquet            profiling  what is in topics, by hour
 
 `pyspark` is an extra; nothing here is imported before it is used.
 """
@@ -12,12 +14,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tidelog.spark.sessions import MissingDependencyError, session
+    from tidelog.spark.exporting import export
+    from tidelog.spark.parquet import ParquetSettings
+    from tidelog.spark.profiling import profile
+    from tidelog.spark.sessions import MissingDependencyError, quiet_session, session
 
-__all__ = ["MissingDependencyError", "session"]
+__all__ = ["MissingDependencyError", "ParquetSettings", "export", "profile", "quiet_session", "session"]
 
 _LAZY = {
     "MissingDependencyError": "tidelog.spark.sessions",
+    "ParquetSettings": "tidelog.spark.parquet",
+    "export": "tidelog.spark.exporting",
+    "profile": "tidelog.spark.profiling",
+    "quiet_session": "tidelog.spark.sessions",
     "session": "tidelog.spark.sessions",
 }
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from tidelog.errors import InvalidInputError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["MissingDependencyError", "require_java", "require_pyspark", "session"]
+__all__ = ["MissingDependencyError", "quiet_session", "require_java", "require_pyspark", "session"]
 
 _INSTALL_PYSPARK = "Spark needs PySpark 4: pip install 'tidelog[spark]'"
 _INSTALL_JAVA = (
@@ -69,3 +70,21 @@ def session(
     for key, value in (config or {}).items():
         builder = builder.config(key, str(value))
     return builder.getOrCreate()
+
+
+@contextmanager
+def quiet_session(master: str) -> Iterator[SparkSession]:
+    """A session for one command: says nothing by itself, and is gone after the `with`."""
+    settings = Path(__file__).with_name("log4j2-quiet.properties").as_uri()
+    made = session(
+        master,
+        config={
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={settings}",
+        },
+    )
+    try:
+        yield made
+    finally:
+        made.stop()

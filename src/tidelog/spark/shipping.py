@@ -9,7 +9,7 @@ missing and how to bring it there.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 __all__ = ["Shipped", "ship"]
@@ -65,11 +65,11 @@ def _restore(kind: type, state: dict[str, Any]) -> Any:
     return made
 
 
-def ship(work: Callable[[Iterator[Any]], Iterator[Any]]) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """`work`, a picklable callable of ours, as a function to give to `mapInArrow`."""
+def ship(work: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """`work`, a picklable callable of ours, as a function to give to Spark's `mapInArrow` and the like."""
     payload, receive = pickle.dumps(work), _receive
 
-    def run(batches: Iterator[Any]) -> Iterator[Any]:
-        return iter(receive(payload)(batches))
+    def run(given: Any) -> Any:
+        return receive(payload)(given)
 
     return run

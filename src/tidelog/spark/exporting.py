@@ -1,0 +1,275 @@
+"""`export`: topics -> Parquet, incrementally and exactly once; how that is kept: `targets`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from tidelog.errors import DataLossError, InvalidInputError
+from tidelog.records.schema import BATCH_FACTS, Projection
+from tidelog.scanning.ranges import OffsetRange, is_committed, range_bytes
+from tidelog.scanning.salvage import Loss, salvage_task
+from tidelog.scanning.splits import Split, plan_splits
+from tidelog.scanning.tasks import run_task
+from tidelog.scanning.volumes import local_path
+from tidelog.spark.jobs import parallelism, run_job
+from tidelog.spark.losses import LossPolicy
+from tidelog.spark.offsets import LogEnds, log_ends, range_of, select_partitions
+from tidelog.spark.options import SourceOptions, Subscribed
+from tidelog.spark.parquet import DatedFiles, ParquetSettings, WrittenFile
+from tidelog.spark.targets import ExportTarget, StagedFile
+from tidelog.spark.value_schemas import choose_decoders
+from tidelog.spark.values import ValueDecoder, ValueFormat
+from tidelog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["REPORT_SCHEMA", "export"]
+
+_MIN_SPLIT_BYTES = 32 << 20
+_MAX_SPLIT_BYTES = 512 << 20
+
+_FILE = pa.struct(
+    [
+        pa.field("staged", pa.string()),
+        pa.field("path", pa.string()),
+        pa.field("records", pa.int64()),
+        pa.field("bytes", pa.int64()),
+    ]
+)
+REPORT_SCHEMA = pa.schema(
+    [
+        pa.field("split", pa.int64()),
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("first_offset", pa.int64()),
+        pa.field("last_offset", pa.int64()),
+        pa.field("records", pa.int64()),
+        pa.field("bytes_read", pa.int64()),
+        pa.field("bytes_written", pa.int64()),
+        pa.field("invalid_values", pa.int64()),
+        pa.field("bytes_skipped", pa.int64()),
+        pa.field("files", pa.list_(_FILE)),
+    ]
+)
+"""A row for each split: what it read, and the files that came of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExportWork:
+    """What a task does with a split: read it, decode the values, write files into the staging."""
+
+    target: str
+    staging: str
+    columns: tuple[str, ...]
+    decoders: Mapping[str, ValueDecoder]
+    """By topic."""
+
+    settings: ParquetSettings
+    fail_on_data_loss: bool
+
+    def __call__(self, number: int, split: Split) -> list[dict[str, Any]]:
+        """Export a split; its report."""
+        decoder = self.decoders[split.topic]
+        schema = self.schema(decoder)
+        staging = Path(self.staging)
+        files = DatedFiles(staging, f"{number:06}-{_attempt()}", schema, self.settings)
+        lost: list[Loss] = []
+        closed: list[WrittenFile] = []
+        records = invalid = 0
+        for batch in self._read(split, lost):
+            decoded = decoder.decode(batch.column("value"))
+            invalid += decoded.invalid
+            records += batch.num_rows
+            closed += files.write(_with_values(batch, decoded.columns, schema))
+        closed += files.close()
+        report = {
+            "split": number,
+            "topic": split.topic,
+            "partition": split.partition,
+            "first_offset": min((file.first_offset for file in closed), default=None),
+            "last_offset": max((file.last_offset for file in closed), default=None),
+            "records": records,
+            "bytes_read": split.size,
+            "bytes_written": sum(file.size for file in closed),
+            "invalid_values": invalid,
+            "bytes_skipped": sum(loss.size for loss in lost),
+            "files": [self._report(split, file) for file in closed],
+        }
+        return [report]
+
+    def schema(self, decoder: ValueDecoder) -> pa.Schema:
+        """The columns of a file: those read, the value in its place under its own type."""
+        fields: list[pa.Field] = []
+        for column in Projection.of(self.columns).schema:
+            fields += decoder.fields if column.name == "value" else [column]
+        return pa.schema(fields)
+
+    def _read(self, split: Split, lost: list[Loss]) -> Iterator[pa.RecordBatch]:
+        projection = Projection.of(self.columns)
+        for task in split.tasks:
+            if self.fail_on_data_loss:
+                yield from run_task(task, projection)
+            else:
+                yield from salvage_task(task, projection, lost.append)
+
+    def _report(self, split: Split, file: WrittenFile) -> dict[str, Any]:
+        name = f"{file.first_offset:020}-{file.last_offset:020}.parquet"
+        directory = f"topic={split.topic}/partition={split.partition}/date={file.date}"
+        return {
+            "staged": str(Path(file.path).relative_to(self.target)),
+            "path": f"{directory}/{name}",
+            "records": file.records,
+            "bytes": file.size,
+        }
+
+
+def _with_values(batch: pa.RecordBatch, values: tuple[pa.Array, ...], schema: pa.Schema) -> pa.RecordBatch:
+    arrays: list[pa.Array] = []
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        arrays += values if name == "value" else [column]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _attempt() -> str:
+    """A name that no other attempt at this task has."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return "0" if context is None else str(context.taskAttemptId())
+
+
+def export(
+    spark: SparkSession,
+    path: str | Path | Iterable[str | Path],
+    target: str | Path,
+    *,
+    topics: str | Iterable[str] | None = None,
+    value_format: str = "bytes",
+    schema: Any = None,
+    isolation: str = "read_committed",
+    include_headers: bool = True,
+    include_batch_facts: bool = False,
+    fail_on_data_loss: bool = True,
+    settings: ParquetSettings | None = None,
+    report: Callable[[int, int], None] | None = None,
+) -> DataFrame:
+    """Export topics to Parquet under `target`, from where the last export ended to the logs' ends.
+
+    Files lie under `topic=/partition=/date=` (of the record's time, UTC) and hold the columns of the source
+    but topic and partition. `value_format` is bytes, string, or json under `schema` (a Spark or Arrow
+    schema, a DDL string; inferred from the first records where there is none, and kept for later runs).
+    Values that do not decode are null, and whole in the column `value_invalid`. The target is a directory
+    that the driver and all workers share. Returns a row for each split, see `REPORT_SCHEMA`; `report` is
+    told of progress.
+    """
+    options = _options(path, topics, isolation, fail_on_data_loss)
+    directory = _target(target)
+    kind = _value_format(value_format, schema)
+    columns = ["key", "value", "offset", "timestamp", "timestampType"]
+    columns += ["headers"] if include_headers else []
+    columns += BATCH_FACTS if include_batch_facts else ()
+    held = ExportTarget(directory)
+    try:
+        held.agree({"version": 1, "values": kind.value, "columns": columns, "isolation": isolation})
+        done = held.next_offsets()
+        ranges = [_range(each, done, options) for each in select_partitions(options)]
+        ranges = [wanted for wanted in ranges if len(wanted)]
+        decoders = choose_decoders(held, ranges, kind, schema, options.committed_only)
+        work = ExportWork(
+            str(directory),
+            str(held.staging),
+            tuple(columns),
+            decoders,
+            settings or ParquetSettings(),
+            fail_on_data_loss,
+        )
+        splits = _splits(spark, ranges, options)
+        rows = run_job(spark, work, splits, REPORT_SCHEMA, report)
+        if sorted(row["split"] for row in rows) != list(range(len(splits))):
+            raise DataLossError(
+                f"Spark answered {len(rows)} reports for {len(splits)} splits; nothing was added"
+            )
+        if ranges:
+            ends = done | {wanted.partition.topic_partition: wanted.end for wanted in ranges}
+            held.commit(ends, [StagedFile(f["staged"], f["path"]) for row in rows for f in row["files"]])
+    finally:
+        held.release()
+    return _report_frame(spark, rows)
+
+
+def _options(
+    path: str | Path | Iterable[str | Path], topics: str | Iterable[str] | None, isolation: str, fail: bool
+) -> SourceOptions:
+    paths = (str(path),) if isinstance(path, (str, Path)) else tuple(str(each) for each in path)
+    options = SourceOptions(
+        paths, fail_on_data_loss=fail, committed_only=is_committed(isolation), include_control_records=False
+    )
+    if topics is None:
+        return options
+    named = (topics,) if isinstance(topics, str) else tuple(topics)
+    return replace(options, selection=Subscribed(named))
+
+
+def _target(target: str | Path) -> Path:
+    text = local_path(str(target))
+    if "://" in text:
+        raise InvalidInputError(
+            f"{target} is not a directory of this machine: exports rename files into place, "
+            "which object stores cannot; mount it, or copy the directory there afterwards"
+        )
+    path = Path(text).absolute()
+    if path.exists() and not path.is_dir():
+        raise InvalidInputError(f"{path} is not a directory")
+    return path
+
+
+def _value_format(name: str, schema: Any) -> ValueFormat:
+    try:
+        kind = ValueFormat(name.lower())
+    except ValueError:
+        known = ", ".join(each.value for each in ValueFormat)
+        raise InvalidInputError(f"value_format is one of {known}, not {name!r}") from None
+    if schema is not None and kind is not ValueFormat.JSON:
+        raise InvalidInputError(f"a schema means something for json values only, not for {kind.value}")
+    return kind
+
+
+def _range(partition: Any, done: Mapping[TopicPartition, int], options: SourceOptions) -> OffsetRange:
+    """What of a partition is to be exported: from where the last run ended, or the log's start."""
+    ends = log_ends(partition, options)
+    start = done.get(partition.topic_partition, partition.log_start_offset)
+    if start > ends.log_end:
+        name = partition.topic_partition
+        raise DataLossError(
+            f"{name} was exported up to offset {start}, but its log ends at {ends.log_end}: "
+            "it was cut back or replaced; export to another directory"
+        )
+    stop = max(start, ends.visible_end)
+    return range_of(
+        partition, start, stop, LogEnds(ends.log_end, stop), LossPolicy(options.fail_on_data_loss)
+    )
+
+
+def _splits(spark: SparkSession, ranges: list[OffsetRange], options: SourceOptions) -> list[Split]:
+    """Splits large enough for files of a good size, and enough of them for all cores."""
+    total = sum(range_bytes(wanted) for wanted in ranges)
+    share = total // (2 * parallelism(spark))
+    return plan_splits(
+        ranges,
+        committed_only=options.committed_only,
+        with_control=False,
+        max_bytes=min(max(share, _MIN_SPLIT_BYTES), _MAX_SPLIT_BYTES),
+    )
+
+
+def _report_frame(spark: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    table = pa.Table.from_pylist(rows, schema=REPORT_SCHEMA)
+    return spark.createDataFrame(table, schema=from_arrow_schema(REPORT_SCHEMA))

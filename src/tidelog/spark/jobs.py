@@ -1,0 +1,135 @@
+"""Jobs over splits: one split a task, a row of report a split, nothing else comes back.
+
+A job's tasks open the files by themselves; Spark only hands out numbers and collects the reports. Each task
+is a pure function of its split, so that retries and speculation may run it again. Splits travel pickled one
+by one: a task unpacks its own only.
+"""
+
+from __future__ import annotations
+
+import pickle
+import re
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from tidelog import errors
+from tidelog.spark.shipping import ship
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Task", "Work", "parallelism", "run_job"]
+
+_DEFAULT_PARALLELISM = 8
+_POLL_S = 0.5
+_OUR_ERROR = re.compile(r"^tidelog\.errors\.(\w+): (.*)$", re.MULTILINE)
+
+Work = Callable[[int, Any], list[dict[str, Any]]]
+"""From a split's number and the split to its report, rows of the report's schema. Must be picklable."""
+
+
+class Task:
+    """What runs on an executor: the splits of the numbers it is given, one report each."""
+
+    def __init__(self, work: Work, splits: Sequence[Any], schema: pa.Schema) -> None:
+        self._work = work
+        self._splits = [pickle.dumps(split) for split in splits]
+        self._schema = schema
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Reports for the numbers in `batches`."""
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                rows = self._work(number, pickle.loads(self._splits[number]))
+                yield pa.RecordBatch.from_pylist(rows, schema=self._schema)
+
+
+def run_job(
+    spark: SparkSession,
+    work: Work,
+    splits: Sequence[Any],
+    schema: pa.Schema,
+    report: Callable[[int, int], None] | None = None,
+) -> list[dict[str, Any]]:
+    """Run `work` on every split and collect the rows that come back, each split's once.
+
+    `report` is told now and then about how many bytes of how many are done. An error of ours that ended a
+    task is raised here as itself.
+    """
+    if not splits:
+        return []
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    numbers = spark.range(0, len(splits), 1, len(splits))
+    rows = numbers.mapInArrow(ship(Task(work, splits, schema)), from_arrow_schema(schema))
+    size = sum(split.size for split in splits)
+    try:
+        with _watched(spark, len(splits), size, report):
+            found: list[dict[str, Any]] = rows.toArrow().to_pylist()
+    except Exception as error:
+        raise _ours(error) from error
+    return found
+
+
+def _ours(error: Exception) -> Exception:
+    """The error of ours that a failed task reported in its traceback; `error` itself where there is none."""
+    told = [found for found in _OUR_ERROR.finditer(str(error)) if hasattr(errors, found[1])]
+    if not told:
+        return error
+    kind = getattr(errors, told[-1][1])
+    ours: Exception = kind(told[-1][2])
+    return ours
+
+
+def parallelism(spark: SparkSession) -> int:
+    """How many tasks run at a time; a guess on Spark Connect, which does not tell."""
+    try:
+        return max(int(spark.sparkContext.defaultParallelism), 1)
+    except Exception:
+        return _DEFAULT_PARALLELISM
+
+
+@contextmanager
+def _watched(
+    spark: SparkSession, tasks: int, size: int, report: Callable[[int, int], None] | None
+) -> Iterator[None]:
+    """Reports progress from a thread of its own for as long as the `with` lasts."""
+    context = getattr(spark, "_sc", None)
+    if report is None or context is None:
+        yield
+        return
+    tag = f"tidelog-{uuid.uuid4().hex}"
+    context.addJobTag(tag)
+    done = threading.Event()
+
+    def watch() -> None:
+        tracker = context.statusTracker()
+        while not done.wait(_POLL_S):
+            report(size * min(_completed(tracker, context, tag), tasks) // tasks, size)
+
+    watcher = threading.Thread(target=watch, name="tidelog-progress", daemon=True)
+    watcher.start()
+    try:
+        yield
+        report(size, size)
+    finally:
+        done.set()
+        watcher.join()
+        context.removeJobTag(tag)
+
+
+def _completed(tracker: Any, context: Any, tag: str) -> int:
+    """How many tasks of the jobs under a tag are done."""
+    jobs = context._jsc.sc().statusTracker().getJobIdsForTag(tag)
+    finished = 0
+    for job in jobs:
+        info = tracker.getJobInfo(job)
+        for stage in info.stageIds if info is not None else ():
+            stage_info = tracker.getStageInfo(stage)
+            finished += stage_info.numCompletedTasks if stage_info is not None else 0
+    return finished

@@ -1,0 +1,182 @@
+"""Records -> Parquet files of about a size, one run of files for each date.
+
+Record batches come in offset order and may hold records of several dates (UTC, by the record's timestamp).
+Rows wait in memory until they make a row group; a file is closed when it has reached its size, or when more
+dates are open than is good for memory. Every file is written whole and synced under the name it is given;
+nothing here publishes it.
+
+Statistics are kept of offset and timestamp, in each row group: readers skip by them. Both are delta-encoded:
+offsets cost next to nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tidelog.storage import LOCAL
+
+__all__ = ["DatedFiles", "ParquetSettings", "WrittenFile"]
+
+NO_DATE = "__HIVE_DEFAULT_PARTITION__"
+"""What Hive calls a partition whose value is null."""
+
+_MAX_OPEN = 16
+_HAVE_LEVELS = ("zstd", "gzip", "brotli")
+_DELTA = ("offset", "timestamp")
+_US_PER_DAY = 86_400_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetSettings:
+    """How files are written."""
+
+    compression: str = "zstd"
+    compression_level: int | None = 1
+    file_bytes: int = 128 << 20
+    row_group_rows: int = 1 << 19
+    row_group_bytes: int = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A whole file: where it is, the date of its records, and what it holds."""
+
+    path: str
+    date: str
+    records: int
+    size: int
+    first_offset: int
+    last_offset: int
+
+
+@dataclass(slots=True)
+class _OpenFile:
+    """A file under way, and the rows that wait for it."""
+
+    path: Path
+    date: str
+    writer: pq.ParquetWriter
+    sink: pa.NativeFile
+    waiting: list[pa.RecordBatch] = field(default_factory=list)
+    rows: int = 0
+    size: int = 0
+    records: int = 0
+    first_offset: int = -1
+    last_offset: int = -1
+
+
+class DatedFiles:
+    """Writes record batches of one schema, which has the columns `offset` and `timestamp`."""
+
+    def __init__(self, directory: Path, prefix: str, schema: pa.Schema, settings: ParquetSettings) -> None:
+        self._directory = directory
+        self._prefix = prefix
+        self._schema = schema
+        self._settings = settings
+        self._open: dict[str, _OpenFile] = {}  # the one written to last is last
+        self._count = 0
+
+    def write(self, batch: pa.RecordBatch) -> Iterator[WrittenFile]:
+        """Take rows; yields the files that were closed."""
+        for date, rows in _by_date(batch):
+            file = self._open.pop(date, None) or self._begin(date)
+            self._open[date] = file
+            file.waiting.append(rows)
+            file.rows += rows.num_rows
+            file.size += rows.nbytes
+            if file.rows >= self._settings.row_group_rows or file.size >= self._settings.row_group_bytes:
+                self._write_group(file)
+                if file.sink.tell() >= self._settings.file_bytes:
+                    yield self._finish(self._open.pop(date))
+            while len(self._open) > _MAX_OPEN:
+                yield self._finish(self._open.pop(next(iter(self._open))))
+
+    def close(self) -> Iterator[WrittenFile]:
+        """Close what is open."""
+        while self._open:
+            yield self._finish(self._open.pop(next(iter(self._open))))
+
+    def _begin(self, date: str) -> _OpenFile:
+        settings = self._settings
+        path = self._directory / f"{self._prefix}-{self._count}"
+        self._count += 1
+        sink = pa.OSFile(str(path), "wb")
+        delta = [name for name in _DELTA if name in self._schema.names]
+        writer = pq.ParquetWriter(
+            sink,
+            self._schema,
+            compression=settings.compression,
+            compression_level=settings.compression_level if settings.compression in _HAVE_LEVELS else None,
+            write_statistics=delta,
+            use_dictionary=_dictionary_columns(self._schema),
+            column_encoding=dict.fromkeys(delta, "DELTA_BINARY_PACKED"),
+        )
+        return _OpenFile(path, date, writer, sink)
+
+    def _write_group(self, file: _OpenFile) -> None:
+        table = pa.Table.from_batches(file.waiting, self._schema)
+        offsets = table.column("offset")
+        if file.first_offset < 0:
+            file.first_offset = offsets[0].as_py()
+        file.last_offset = offsets[-1].as_py()
+        file.records += table.num_rows
+        file.writer.write_table(table, row_group_size=table.num_rows)
+        file.waiting, file.rows, file.size = [], 0, 0
+
+    def _finish(self, file: _OpenFile) -> WrittenFile:
+        if file.waiting:
+            self._write_group(file)
+        file.writer.close()
+        file.sink.close()
+        handle = LOCAL.open(file.path)
+        try:
+            handle.sync()
+        finally:
+            handle.close()
+        size = LOCAL.stat(file.path).size
+        return WrittenFile(str(file.path), file.date, file.records, size, file.first_offset, file.last_offset)
+
+
+def _dictionary_columns(schema: pa.Schema) -> list[str]:
+    """Columns in which values repeat: not the payloads, nor what is delta-encoded."""
+    leaves = [leaf for column in schema for leaf in _leaves(column.name, column.type)]
+    return [name for name in leaves if name not in ("key", "value", "value_invalid", *_DELTA)]
+
+
+def _leaves(name: str, kind: pa.DataType) -> Iterator[str]:
+    """The paths of the columns that Parquet stores for one of ours."""
+    if pa.types.is_struct(kind):
+        for inner in kind:
+            yield from _leaves(f"{name}.{inner.name}", inner.type)
+    elif pa.types.is_list(kind):
+        yield from _leaves(f"{name}.list.element", kind.value_type)
+    else:
+        yield name
+
+
+def _by_date(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The rows of each date, in order; nearly always there is one."""
+    timestamps = batch.column("timestamp")
+    if timestamps.null_count == 0:
+        range_ = pc.min_max(timestamps.cast(pa.int64())).as_py()
+        first, last = range_["min"] // _US_PER_DAY, range_["max"] // _US_PER_DAY
+        if first == last:
+            yield _date(first), batch
+            return
+    days = np.floor_divide(timestamps.cast(pa.int64()).fill_null(0).to_numpy(), _US_PER_DAY)
+    is_null = timestamps.is_null()
+    for day in np.unique(days[~is_null.to_numpy(zero_copy_only=False)]).tolist():
+        yield _date(day), batch.filter(pc.and_not(pa.array(days == day), is_null))
+    if timestamps.null_count:
+        yield NO_DATE, batch.filter(is_null)
+
+
+def _date(day: int) -> str:
+    return str(np.datetime64(day, "D"))

@@ -1,0 +1,80 @@
+"""Without PySpark or Java, or on a worker without tidelog: an error that says what to do."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.spark.conftest import SETTINGS, require_spark
+from tidelog.spark.sessions import MissingDependencyError, require_java, require_pyspark
+
+
+def test_without_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with pytest.raises(MissingDependencyError, match="Spark needs Java 17 or later: install a JDK"):
+        require_java()
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
+    with pytest.raises(MissingDependencyError, match=r"JAVA_HOME is .*/jdk, but there is no .*/bin/java"):
+        require_java()
+
+
+def test_without_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    import tidelog.spark
+
+    message = r"Spark needs PySpark 4: pip install 'tidelog\[spark\]'"
+    with pytest.raises(MissingDependencyError, match=message):
+        require_pyspark()
+    with pytest.raises(MissingDependencyError, match=message):
+        tidelog.spark.session("local[1]")
+    with pytest.raises(MissingDependencyError, match=message):
+        _ = tidelog.spark.export
+
+
+def test_the_command_says_it_too(tmp_path: Path) -> None:
+    script = "import sys; sys.modules['pyspark'] = None; from tidelog.cli.main import main; main()"
+    command = [sys.executable, "-c", script, "export", str(tmp_path), "--to", str(tmp_path / "out")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr.startswith("tidelog: Spark needs PySpark 4: pip install")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_a_worker_without_tidelog(tmp_path: Path) -> None:
+    require_spark()
+    (tmp_path / "hide").mkdir()
+    (tmp_path / "hide/sitecustomize.py").write_text(
+        "import sys\n"
+        "class Hide:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.split('.')[0] == 'tidelog':\n"
+        "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
+        "sys.meta_path.insert(0, Hide())\n"
+    )
+    worker = tmp_path / "python"
+    worker.write_text(f'#!/bin/sh\nPYTHONPATH="{tmp_path}/hide:$PYTHONPATH" exec {sys.executable} "$@"\n')
+    worker.chmod(0o755)
+    script = (
+        "import tidelog.spark, sys\n"
+        f"spark = tidelog.spark.session('local[1]', config={SETTINGS!r})\n"
+        "spark.sparkContext.setLogLevel('OFF')\n"
+        f"tidelog.spark.profile(spark, {str(Path('tests/golden/clean').absolute())!r}).collect()\n"
+    )
+    import os
+
+    environment = os.environ | {"PYSPARK_PYTHON": str(worker), "PYSPARK_DRIVER_PYTHON": sys.executable}
+    environment["PYTHONPATH"] = os.pathsep.join(sys.path)
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+    )
+    assert "has no module 'tidelog': install tidelog on every worker" in done.stderr
