@@ -218,7 +218,7 @@ def test_offsets_of_an_opened_log(path: Path) -> None:
     with open_log(path, high_watermark=100) as log:
         assert log.high_watermark == 100
     with open_log(path, clean=False, recovery_point=5, log_start_offset=9) as log:
-        assert log.recovery_point == 9
+        assert log.recovery_point == 5, "nothing was flushed"
     for base in _bases(path)[:2]:
         for file in path.glob(f"{base:020}.*"):
             file.unlink()

@@ -67,13 +67,17 @@ def delete_segments(state: LogState, segments: Iterable[Segment]) -> int:
 
 
 def raise_log_start(state: LogState, start: int) -> bool:
-    """Raise the log start, which must not pass the high watermark; whether it moved."""
+    """Raise the log start, which must not pass the high watermark; whether it moved.
+
+    The recovery point stays: nothing was flushed. If it moved along, as Kafka's does, segments that still lie
+    below the log start would never be flushed; after a power cut one of them could be found damaged, past the
+    recovery point that was written down last, and everything behind it would be cut.
+    """
     before = state.view.offsets
     after = before.with_log_start(start)
     if after is before:
         return False
     state.publish_offsets(after)
-    state.move_recovery_point(max(state.recovery_point, start))
     with state.changing_files("writing the epochs of"):
         state.epochs.truncate_from_start(start)
     state.producers.on_log_start_offset_incremented(start)

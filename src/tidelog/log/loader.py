@@ -111,7 +111,7 @@ class _Loader:
         segments = LogSegments(self._segments)
         self._load_producers(segments, start, end)
         place = LogOffsetMetadata(end, active.base_offset, active.size)
-        return LoadedLog(segments, min(start, end), max(point, min(start, end)), place)
+        return LoadedLog(segments, min(start, end), point, place)
 
     # Files
 
