@@ -240,6 +240,8 @@ class _Opening:
                 case Fate.STRAY:
                     self._stray(root, one)
                 case Fate.CONFLICT:
+                    if one.found.topic_partition.topic not in self._opened.topics:
+                        raise LogError(one.reason)  # nothing is registered yet that could be offline
                     self._fail(one.found.topic_partition, path, LogError(one.reason), root)
                 case Fate.LOAD | Fate.ADOPT:
                     jobs[root].append(self._job(root, one, path))
