@@ -151,7 +151,8 @@ class IndexFile(ABC):
 
     def flush(self) -> None:
         """Return when the file's bytes and length are on the disk."""
-        file = self.directory.open(self.name)
+        with self.directory.lock:
+            file = self.directory.open(self.name)
         try:
             file.sync()
         finally:
