@@ -10,12 +10,12 @@ look at it. So nothing is taken from under them:
 - deletion and renaming leave mappings as they are;
 - a truncation makes readers begin anew, and leaves mappings what they show (`storage.local`).
 
-One thread writes. Mapping and cutting exclude each other; reading takes no lock.
+One thread writes. Mapping, cutting and renaming exclude each other by the directory's lock; reading takes
+none.
 """
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING
 
 from tidelog.errors import LogClosedError
@@ -37,7 +37,7 @@ MAX_SIZE = (1 << 31) - 1
 class LogFile:
     """The log file of the segment at `base_offset`."""
 
-    __slots__ = ("_closed", "_lock", "_writer", "base_offset", "bytes", "directory", "name")
+    __slots__ = ("_closed", "_writer", "base_offset", "bytes", "directory", "name")
 
     def __init__(
         self,
@@ -55,7 +55,6 @@ class LogFile:
         """What is published, to be asked."""
         self._writer = writer
         self._closed = False
-        self._lock = threading.Lock()
 
     @property
     def path(self) -> str:
@@ -75,7 +74,7 @@ class LogFile:
 
     def map(self) -> None:
         """See that what is published is mapped."""
-        with self._lock:
+        with self.directory.lock:
             size = self.bytes.size
             if self._closed:
                 raise LogClosedError(f"segment {self.path} was closed or replaced; ask the log again")
@@ -117,7 +116,7 @@ class LogFile:
 
         The mapping is given up first, because it does not follow the file any more from there on.
         """
-        with self._lock:
+        with self.directory.lock:
             file = self._live()
             self.bytes.reset(size)
             file.truncate(size)
@@ -127,7 +126,7 @@ class LogFile:
 
         They keep what they see. Who has not begun to is sent back to the log.
         """
-        with self._lock:
+        with self.directory.lock:
             heir = LogFile(self.directory, self.base_offset, Transient.NONE, self.bytes.size, writer)
             heir.name = self.name
             self._closed = True
@@ -139,7 +138,8 @@ class LogFile:
         if file is not None:
             file.sync()
             return
-        file = self.directory.open(self.name)
+        with self.directory.lock:
+            file = self.directory.open(self.name)
         try:
             file.sync()
         finally:
@@ -154,7 +154,7 @@ class LogFile:
 
     def close(self) -> None:
         """Let go of everything; questions under way are answered."""
-        with self._lock:
+        with self.directory.lock:
             self._closed = True
             self.bytes.reset(self.bytes.size)
         self.release()
