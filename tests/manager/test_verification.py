@@ -1,0 +1,206 @@
+"""Verification: golden directories are sound, and each kind of damage is found where it was done."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.golden import GOLDEN, golden_partitions
+from tests.manager.damage import TornCase, make_torn, make_unclean, torn_cases
+from tidelog.cli.app import app
+from tidelog.cli.main import COMMANDS
+from tidelog.manager.verification import Finding, Kind, verify_partition, verify_root
+from tidelog.storage import LOCAL
+
+CLEAN = GOLDEN / "clean"
+
+
+def damages(path: Path, *, deep: bool = False) -> list[Finding]:
+    found = verify_partition(LOCAL, str(path), deep=deep).findings
+    return [one for one in found if one.kind is Kind.DAMAGE]
+
+
+@pytest.mark.parametrize("partition", golden_partitions(), ids=lambda partition: partition.name)
+def test_golden_partitions_are_sound(partition: object) -> None:
+    assert damages(partition.directory, deep=True) == []  # type: ignore[attr-defined]
+
+
+def test_a_killed_root_has_notes_only(tmp_path: Path) -> None:
+    root = make_unclean(tmp_path / "root")
+    found = [one for one in verify_root(LOCAL, str(root)) if "has no directory here" not in one.cause]
+    assert found
+    assert {one.kind for one in found} == {Kind.NOTE}
+    assert {one.cause.partition(" ")[2] for one in found} == {
+        "empty entries at the end: it was never trimmed"
+    }
+
+
+@pytest.mark.parametrize("case", torn_cases(), ids=lambda case: f"{case.name} {case.damage}")
+def test_golden_damage_is_found_where_it_is(case: TornCase, tmp_path: Path) -> None:
+    (found, *_) = damages(make_torn(case, tmp_path))
+    assert Path(found.file).name == case.file
+    assert found.offset == case.records_after
+    assert found.position is not None
+
+
+def index_entry(path: Path, number: int, size: int, data: bytes) -> None:
+    content = bytearray(path.read_bytes())
+    content[number * size : number * size + len(data)] = data
+    path.write_bytes(content)
+
+
+def first(directory: Path, pattern: str) -> Path:
+    return next(path for path in sorted(directory.glob(pattern)) if path.stat().st_size)
+
+
+DAMAGE: dict[str, tuple[str, Callable[[Path], object], str]] = {
+    "offset index, position": (
+        ".index",
+        lambda path: index_entry(first(path, "*.index"), 2, 8, b"\0\0\0\x7f\0\0\x10\x01"),
+        "no batch begins there|not above",
+    ),
+    "offset index, cut": (
+        ".index",
+        lambda path: first(path, "*.index").write_bytes(first(path, "*.index").read_bytes()[:-3]),
+        "not a number of 8-byte entries",
+    ),
+    "offset index, missing": (".index", lambda path: first(path, "*.index").unlink(), "missing"),
+    "time index, time": (
+        ".timeindex",
+        lambda path: index_entry(first(path, "*.timeindex"), 0, 12, bytes(7) + b"\1"),
+        "later time before it|the batch there has",
+    ),
+    "time index, order": (
+        ".timeindex",
+        lambda path: index_entry(first(path, "*.timeindex"), 1, 12, bytes(7) + b"\1"),
+        "not above the one before it",
+    ),
+    "transaction index, version": (
+        ".txnindex",
+        lambda path: index_entry(first(path, "*.txnindex"), 0, 34, b"\0\7"),
+        "unknown version 7",
+    ),
+    "transaction index, producer": (
+        ".txnindex",
+        lambda path: index_entry(first(path, "*.txnindex"), 0, 34, b"\0\0" + bytes(7) + b"\x63"),
+        "no marker of producer 99",
+    ),
+    "snapshot": (
+        ".snapshot",
+        lambda path: index_entry(first(path, "*.snapshot"), 9, 1, b"\xff"),
+        "",
+    ),
+    "epochs": (
+        "leader-epoch-checkpoint",
+        lambda path: (path / "leader-epoch-checkpoint").write_text("0\n1\n7 0\n"),
+        "epoch 0 is missing",
+    ),
+    "epoch file": (
+        "leader-epoch-checkpoint",
+        lambda path: (path / "leader-epoch-checkpoint").write_text("nonsense"),
+        "line 1",
+    ),
+    "partition.metadata": (
+        "partition.metadata",
+        lambda path: (path / "partition.metadata").write_text("version: x"),
+        "line 1|line 2",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+def test_each_kind_of_damage_is_found(what: str, tmp_path: Path) -> None:
+    suffix, hurt, cause = DAMAGE[what]
+    path = shutil.copytree(CLEAN / "golden-txn-0", tmp_path / "golden-txn-0")
+    assert damages(path) == []
+    hurt(path)
+    found = damages(path)
+    assert found
+    assert all(one.file.endswith(suffix) for one in found)
+    assert any(part in found[0].cause for part in cause.split("|"))
+
+
+def test_checkpoints_are_compared_with_the_logs(tmp_path: Path) -> None:
+    root = shutil.copytree(CLEAN, tmp_path / "root")
+    (root / "recovery-point-offset-checkpoint").write_text("0\n1\ngolden-none 0 1561\n")
+    (root / "replication-offset-checkpoint").write_text("0\n2\ngolden-none 0 1\n")
+    (root / "meta.properties").write_text("version=1\n")
+    found = {Path(one.file).name: one for one in verify_root(LOCAL, str(root)) if one.kind is Kind.DAMAGE}
+    assert sorted(found) == [
+        "meta.properties",
+        "recovery-point-offset-checkpoint",
+        "replication-offset-checkpoint",
+    ]
+    point = found["recovery-point-offset-checkpoint"]
+    assert "is 1561, but its log ends at 1560" in point.cause
+    assert (point.offset, point.end_offset) == (1560, 1561)
+
+
+# ---- the commands
+
+
+def run(*args: object) -> tuple[int, list[dict[str, object]]]:
+    assert COMMANDS
+    result = CliRunner().invoke(app, [str(arg) for arg in (*args, "--json")])
+    return result.exit_code, [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_verify_says_what_and_where(tmp_path: Path) -> None:
+    assert run("verify", CLEAN / "golden-none-0") == (0, [])
+    case = torn_cases()[0]
+    code, lines = run("verify", make_torn(case, tmp_path))
+    assert code == 1
+    assert lines[0]["kind"] == "damage"
+    assert str(lines[0]["file"]).endswith(case.file)
+    assert lines[0]["offset"] == case.records_after
+    assert run("verify", tmp_path / "missing")[0] == 2
+
+
+def test_recover_keeps_what_it_cuts(tmp_path: Path) -> None:
+    case = next(one for one in torn_cases() if one.name == "golden-outoforder6-0")
+    path = make_torn(case, tmp_path)
+    before = {log.name: log.read_bytes() for log in path.glob("*.log")}
+    keep = tmp_path / "kept"
+    code, (line,) = run("recover", path, "--recovery-point", case.recovery_point, "--keep", keep)
+    assert code == 0
+    assert (line["log_end_offset"], line["segments_removed"], line["error"]) == (case.records_after, 1, None)
+    after = {log.name: log.read_bytes() for log in path.glob("*.log")}
+    kept = {file.name: file.read_bytes() for file in (keep / path.name).iterdir()}
+    for name, data in before.items():
+        position = len(after.get(name, b""))
+        if position < len(data):
+            assert after.get(name, b"") + kept.pop(f"{name}.from-{position}") == data
+    assert not kept
+    assert line["bytes_cut"] == sum(map(len, before.values())) - sum(map(len, after.values()))
+    assert run("verify", path)[0] == 0
+
+
+def test_recover_brings_a_root_in_order(tmp_path: Path) -> None:
+    root = make_unclean(tmp_path / "root")
+    metadata = (root / "__cluster_metadata-0" / f"{0:020}.log").read_bytes()
+    code, lines = run("recover", root)
+    assert code == 0
+    assert {line["error"] for line in lines} == {None}
+    assert sum(int(str(line["bytes_cut"])) for line in lines) == 0
+    assert (root / ".kafka_cleanshutdown").exists()
+    assert (root / "__cluster_metadata-0" / f"{0:020}.log").read_bytes() == metadata
+    assert run("verify", root)[0] == 0
+
+
+def test_retention_shows_the_reason_of_each_segment(tmp_path: Path) -> None:
+    path = shutil.copytree(CLEAN / "golden-none-0", tmp_path / "golden-none-0")
+    before = sorted(file.name for file in path.iterdir())
+    forever = ("retention", path, "--dry-run", "--config", "retention.ms=-1", "--config")
+    code, lines = run(*forever, "retention.bytes=40000")
+    assert code == 0
+    assert {line["reason"] for line in lines} == {"retention.bytes"}
+    assert lines[0]["base_offset"] == 0
+    assert sorted(file.name for file in path.iterdir()) == before
+    assert run(*forever, "retention.bytes=-1") == (0, [])
+    assert run("retention", path, "--dry-run", "--config", "nonsense")[0] == 2
+    assert run("retention", path)[0] == 2, "it is in no root"
