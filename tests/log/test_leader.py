@@ -65,9 +65,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.label)
-@pytest.mark.parametrize(
-    "form", ["records", "one", "arrow", "table", "bytes", "memoryview", "encoded"]
-)
+@pytest.mark.parametrize("form", ["records", "one", "arrow", "table", "bytes", "memoryview", "encoded"])
 def test_whatever_is_appended_is_read_back(path: Path, form: str, codec: Codec) -> None:
     records = numbered(1 if form == "one" else 50)
     columns = to_arrow(records)
