@@ -74,8 +74,8 @@ class TidelogError(Exception):
 class CorruptRecordError(TidelogError):
     """Record bytes that break the format.
 
-    `position` is the byte position of the batch in its file (or buffer), `offset` the batch's base offset as far
-    as it could be read, `source` the file's name where it is known.
+    `position` is the byte position of the batch in its file (or buffer), `offset` the batch's base offset as
+    far as it could be read, `source` the file's name where it is known.
     """
 
     def __init__(
@@ -88,6 +88,7 @@ class CorruptRecordError(TidelogError):
         super().__init__(reason)
 
     def __str__(self) -> str:
+        """What, and where."""
         where = [self.source] if self.source else []
         if self.position >= 0:
             where.append(f"position {self.position}")
@@ -96,6 +97,7 @@ class CorruptRecordError(TidelogError):
         return f"{self.reason} ({', '.join(where)})" if where else self.reason
 
     def __reduce__(self) -> tuple[object, ...]:
+        """Errors travel between processes with all they know."""
         state = {"position": self.position, "offset": self.offset, "source": self.source}
         return (type(self)._rebuild, (type(self), self.reason, state))
 

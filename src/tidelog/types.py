@@ -1,4 +1,4 @@
-"""Value types that every package speaks in; Kafka's words for Kafka's things. Times are integer milliseconds."""
+"""Value types that every package speaks in; Kafka's words for Kafka's things. Times are milliseconds."""
 
 from __future__ import annotations
 
@@ -64,6 +64,7 @@ class TopicPartition:
     partition: int
 
     def __str__(self) -> str:
+        """The directory's name."""
         return f"{self.topic}-{self.partition}"
 
 

@@ -1,9 +1,13 @@
 """Bytes <-> record batches: every format Kafka has written, as Arrow columns or single records.
 
-    batches      headers of a run of batches, scanned and checked     schema    the columns there are
-    decode       batches -> Arrow                                     builder   Arrow -> batches
-    record       one record at a time, both ways                      control   markers and KRaft control records
-    compression  payloads, both ways                                  legacy_builder  magic 0 and 1, written
+batches         headers of a run of batches, scanned and checked
+decode          batches -> Arrow
+builder         Arrow -> batches
+record          one record at a time, both ways
+schema          the columns there are
+control         markers and KRaft control records
+compression     payloads, both ways
+legacy_builder  magic 0 and 1, written
 """
 
 from __future__ import annotations
