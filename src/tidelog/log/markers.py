@@ -31,7 +31,7 @@ __all__ = ["read_markers"]
 _KEY = struct.Struct(">hh")
 _VALUE = struct.Struct(">hi")
 _ABORT, _COMMIT = 0, 1
-_CODEC, _BY_LOG = 0x07, 0x08
+_CODEC, _BY_LOG, _CONTROL = 0x07, 0x08, 0x20
 _MAX_VARLONG = 10
 
 
@@ -43,6 +43,9 @@ def read_markers(
     `buffer` holds the batches at their positions less `origin`. A control record that is no marker raises
     CorruptRecordError.
     """
+    rows = batches.rows
+    if not (rows[0, 6] & _CONTROL if len(rows) == 1 else (rows[:, 6] & _CONTROL).any()):
+        return {}  # nearly always
     indices = np.flatnonzero((batches.producer_id >= 0) & batches.is_control & (batches.count > 0))
     if not len(indices):
         return {}

@@ -192,7 +192,10 @@ class LogReader:
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record that is not older than `timestamp` (ms), or what an `OffsetTarget` asks for."""
-        return self._on_view(lambda view: offset_for_timestamp(view, timestamp))
+        try:
+            return offset_for_timestamp(self._state.view, timestamp)
+        except LogClosedError:
+            return self._on_view(lambda view: offset_for_timestamp(view, timestamp))
 
     def place_of(self, offset: int) -> LogOffsetMetadata:
         """An offset of [log start, log end] with its place on disk."""

@@ -108,7 +108,8 @@ class LogSegments:
             if len(self._largest) < sealed:
                 self._largest = self._running_maximum(sealed)
             first = bisect_left(self._largest, timestamp, 0, sealed)
-        for segment in self._all[first:]:
+        for index in range(first, len(self._all)):  # a slice would copy thousands to look at one
+            segment = self._all[index]
             if segment.largest_timestamp >= timestamp:
                 yield segment
 
