@@ -42,6 +42,9 @@ cdef class Columns:
     cdef readonly Py_ssize_t rows
     cdef readonly Py_ssize_t headers
     cdef readonly Py_ssize_t batches
+    cdef readonly long long packed
+    cdef readonly long long unpacked
+    cdef Py_ssize_t pos
     cdef Py_ssize_t kept_rows
     cdef Py_ssize_t kept_headers
 

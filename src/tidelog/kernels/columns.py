@@ -99,6 +99,9 @@ class Columns:
         self.rows = 0
         self.headers = 0
         self.batches = 0
+        self.packed = 0
+        self.unpacked = 0
+        self.pos = 0
         if (
             (offsets is not None and offsets.shape[0] < capacity)
             or (timestamps is not None and timestamps.shape[0] < capacity)

@@ -14,6 +14,8 @@ class Columns:
     rows: int
     headers: int
     batches: int
+    packed: int
+    unpacked: int
     def __init__(
         self,
         table: Int64s,

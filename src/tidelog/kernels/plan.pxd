@@ -3,7 +3,7 @@ cdef struct Chunk:
     Py_ssize_t stop
     long long rows
     long long size
-    long long compressed
+    bint compressed
     bint wrappers
     long long kind
 
@@ -12,6 +12,7 @@ cdef Chunk _cut(
     Py_ssize_t start,
     long long max_rows,
     long long max_bytes,
+    long long expansion,
     long long origin,
     long long buffer_size,
 ) noexcept nogil

@@ -19,11 +19,11 @@ def _kind(magic, codec):
         return 4 if codec else 3
     if codec == 0:
         return 0
-    return 1 if codec == 2 or codec == 3 else 2
+    return 1 if 2 <= codec <= 4 else 2
 
 
-def _cut(table, start, max_rows, max_bytes, origin, buffer_size):
-    out: Chunk = Chunk(stop=start, rows=0, size=0, compressed=0, wrappers=False, kind=-3)
+def _cut(table, start, max_rows, max_bytes, expansion, origin, buffer_size):
+    out: Chunk = Chunk(stop=start, rows=0, size=0, compressed=False, wrappers=False, kind=-3)
     rows: cython.longlong
     size: cython.longlong
     codec: cython.longlong
@@ -32,17 +32,19 @@ def _cut(table, start, max_rows, max_bytes, origin, buffer_size):
         rows = table[out.stop, 12]
         size = table[out.stop, 1]
         codec = table[out.stop, 6] & 7
-        if table[out.stop, 0] < origin or table[out.stop, 0] - origin > buffer_size - size:
+        if table[out.stop, 0] < origin or table[out.stop, 0] - origin > buffer_size - table[out.stop, 1]:
             out.stop = -1
             return out
-        if codec == 0 and rows > size // 7:
+        if codec != 0:
+            size = size * expansion // 16
+        elif rows > size // 7:
             rows = size // 7
         if rows < 0:
             rows = 0
         if out.stop > start and (rows > max_rows - out.rows or size > max_bytes - out.size):
             break
         if codec != 0:
-            out.compressed += size
+            out.compressed = True
             if table[out.stop, 5] < 2:
                 out.wrappers = True
         kind = -1 if table[out.stop, 5] == 0 else (table[out.stop, 6] >> 3) & 1
@@ -61,12 +63,14 @@ def cut(
     start: cython.Py_ssize_t,
     max_rows: cython.longlong,
     max_bytes: cython.longlong,
+    expansion: cython.longlong,
     origin: cython.longlong,
     buffer_size: cython.longlong,
 ) -> tuple:
     """The chunk of `table` that begins at `start`, which is one of its batches:
 
-    (end, rows, bytes, of which compressed, are there wrappers, timestamp type or -2 if they differ).
+    (end, rows, bytes, is something compressed, are there wrappers, timestamp type or -2 if they differ).
+    Compressed batches are taken to expand `expansion` sixteenths.
     A batch outside of `buffer_size` bytes from `origin` on is answered with an end of -1.
     """
     out: Chunk
@@ -74,9 +78,9 @@ def cut(
         raise IndexError(start)
     if cython.compiled:
         with cython.nogil:
-            out = _cut(table, start, max_rows, max_bytes, origin, buffer_size)
+            out = _cut(table, start, max_rows, max_bytes, expansion, origin, buffer_size)
     else:
-        out = _cut(memoryview(table), start, max_rows, max_bytes, origin, buffer_size)
+        out = _cut(memoryview(table), start, max_rows, max_bytes, expansion, origin, buffer_size)
     return out.stop, out.rows, out.size, out.compressed, out.wrappers, out.kind
 
 

@@ -6,6 +6,24 @@ cdef struct Var:
     Py_ssize_t pos
     int fault
 
+cdef enum:
+    _SHORT = 0x4000
+    _AHEAD = 2048
+
+cdef struct Head:
+    Py_ssize_t limit
+    Py_ssize_t pos
+    unsigned long long timestamp
+    unsigned long long offset
+    int fault
+
+cdef struct Times:
+    long long base_offset
+    long long base
+    long long mask
+    long long scale
+    unsigned long long short_delta
+
 cdef struct Sink:
     int* ends
     unsigned char* valid
@@ -27,7 +45,4 @@ cdef int put_batch(
 cdef Py_ssize_t _put_headers(
     Columns columns, const unsigned char* p, Py_ssize_t pos, Py_ssize_t limit, Py_ssize_t row
 ) noexcept nogil
-cdef Var _long_varint(const unsigned char* p, Py_ssize_t pos, Py_ssize_t limit, int max_shift) noexcept nogil
-cdef long long _count_headers(
-    const unsigned char* p, Py_ssize_t pos, Py_ssize_t end, long long count
-) noexcept nogil
+cdef Var long_varint(const unsigned char* p, Py_ssize_t pos, Py_ssize_t limit, int max_shift) noexcept nogil

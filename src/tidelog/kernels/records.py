@@ -31,13 +31,23 @@ if cython.compiled:
         COUNT_MISMATCH,
         NO_ROOM,
         RECORD_OVERRUN,
+        UNUSUAL,
     )
+    from cython.cimports.tidelog.kernels.prefetching import prefetch
 else:
-    from types import SimpleNamespace as Sink
-    from types import SimpleNamespace as Var
+    from types import SimpleNamespace
+
+    Head = Sink = Times = Var = SimpleNamespace
 
     from tidelog.kernels.columns import HEADERS, HEADERS_UNSEEN, SLACK, Columns
-    from tidelog.kernels.faults import BAD_TIMESTAMP, BAD_VARINT, COUNT_MISMATCH, NO_ROOM, RECORD_OVERRUN
+    from tidelog.kernels.faults import (
+        BAD_TIMESTAMP,
+        BAD_VARINT,
+        COUNT_MISMATCH,
+        NO_ROOM,
+        RECORD_OVERRUN,
+        UNUSUAL,
+    )
 
 _Bytes = cython.typedef(cython.pointer[cython.const[cython.uchar]])
 _Out = cython.typedef(cython.pointer[cython.uchar])
@@ -51,11 +61,14 @@ _MAX_MS = cython.declare(
 )  # the largest millisecond that fits as microseconds
 _MIN_RECORD = cython.declare(cython.longlong, 7)
 
+if not cython.compiled:
+    _SHORT, _AHEAD = 0x4000, 2048
+
 
 # ---- numbers
 
 
-def _long_varint(p, pos, limit, max_shift):
+def long_varint(p, pos, limit, max_shift):
     """A raw varint that ends before `limit`; its last byte is shifted by `max_shift` bits at most.
 
     That is 28 for an int of five bytes and 63 for a long of ten.
@@ -84,18 +97,18 @@ def _long_varint(p, pos, limit, max_shift):
 def _varint(
     p: _Bytes, pos: cython.Py_ssize_t, limit: cython.Py_ssize_t, max_shift: cython.int, slack: cython.bint
 ) -> Var:
-    """`_long_varint` with a short way for one and two bytes, which most are.
+    """`long_varint` with a short way for one and two bytes, which most are.
 
     The fault is a field of its own, 0 on the short way, so that the compiler can leave out the question.
     """
     out: Var = Var(value=0, pos=pos, fault=0)
     if not slack and limit - pos < 2:
-        return _long_varint(p, pos, limit, max_shift)
+        return long_varint(p, pos, limit, max_shift)
     out.value = p[pos]
     out.pos = pos + 1
     if out.value >= 0x80:
         if p[pos + 1] >= 0x80:
-            return _long_varint(p, pos, limit, max_shift)
+            return long_varint(p, pos, limit, max_shift)
         out.value = out.value + (cython.cast(cython.ulonglong, p[pos + 1]) << 7) - 0x80
         out.pos = pos + 2
     return out
@@ -122,6 +135,53 @@ def _wrapping_add(a: cython.longlong, b: cython.longlong) -> cython.longlong:
         )
     else:
         return ((a + b + 2**63) & (2**64 - 1)) - 2**63
+
+
+# ---- timestamps
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _times(columns: Columns, row: _Row) -> Times:
+    """What the offsets and timestamps of a batch's records are told from."""
+    out: Times = Times(base_offset=row[2], base=row[7], mask=-1, scale=1, short_delta=_SHORT)
+    if row[6] & 8:  # append time: all records have the batch's
+        out.base, out.mask = row[8], 0
+    if columns.microseconds:
+        out.scale = 1000
+    if out.base > _MAX_MS - _SHORT or out.base < _SHORT - _MAX_MS:
+        out.short_delta = 0
+    return out
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _stamp(times: Times, raw: cython.ulonglong) -> cython.longlong:
+    """The timestamp of a record, in the column's unit; it wraps around as Java's longs do."""
+    if cython.compiled:
+        return cython.cast(
+            cython.longlong,
+            cython.cast(cython.ulonglong, _wrapping_add(times.base, _signed(raw) & times.mask))
+            * cython.cast(cython.ulonglong, times.scale),
+        )
+    else:
+        return (
+            (_wrapping_add(times.base, _signed(raw) & times.mask) * times.scale + 2**63) & _MASK64
+        ) - 2**63
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _is_bad(times: Times, raw: cython.ulonglong) -> cython.bint:
+    """Does a timestamp not fit microseconds? Asked of large deltas only, or if the base is large."""
+    timestamp: cython.longlong = _wrapping_add(times.base, _signed(raw) & times.mask)
+    return timestamp > _MAX_MS or timestamp < -_MAX_MS
 
 
 # ---- fields
@@ -232,14 +292,50 @@ def _put_headers(columns, p, pos, limit, row):
 def _sink(columns: Columns, keys: cython.bint) -> Sink:
     """The state of a column of bytes, for a loop to keep at hand."""
     out: Sink = Sink(
-        ends=cython.NULL, valid=cython.NULL, data=cython.NULL, used=0, nulls=0, pos=0, fault=0, wanted=False
+        ends=cython.NULL,
+        valid=cython.NULL,
+        data=cython.NULL,
+        used=0,
+        nulls=0,
+        pos=0,
+        fault=0,
+        wanted=columns.has_keys if keys else columns.has_values,
     )
     if keys and columns.has_keys:
         out.ends, out.valid, out.data = columns.keys.ends, columns.keys.valid, columns.keys.data
-        out.used, out.nulls, out.wanted = columns.keys.used, columns.keys.nulls, True
+        out.used, out.nulls = columns.keys.used, columns.keys.nulls
     elif not keys and columns.has_values:
         out.ends, out.valid, out.data = columns.values.ends, columns.values.valid, columns.values.data
-        out.used, out.nulls, out.wanted = columns.values.used, columns.values.nulls, True
+        out.used, out.nulls = columns.values.used, columns.values.nulls
+    return out
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _head(p: _Bytes, pos: cython.Py_ssize_t, end: cython.Py_ssize_t, slack: cython.bint) -> Head:
+    """A record up to its key; with `slack`, one that reaches past `end` is not OVERRUN but UNUSUAL."""
+    v: Var = _varint(p, pos, end, 28, slack)
+    out: Head = Head(limit=v.pos, pos=0, timestamp=0, offset=0, fault=v.fault)
+    out.limit += cython.cast(cython.Py_ssize_t, v.value >> 1)
+    if v.fault != 0 or v.value & 1 or out.limit > end:
+        if slack:
+            out.fault = UNUSUAL
+        elif pos >= end:
+            out.fault = COUNT_MISMATCH
+        elif v.fault == 0:
+            out.fault = RECORD_OVERRUN
+        return out
+    v = _varint(p, v.pos + 1, out.limit, 63, slack)
+    out.timestamp = v.value
+    out.fault = v.fault
+    if v.fault != 0:
+        return out
+    v = _varint(p, v.pos, out.limit, 28, slack)
+    out.offset = v.value
+    out.pos = v.pos
+    out.fault = v.fault
     return out
 
 
@@ -248,188 +344,99 @@ def _sink(columns: Columns, keys: cython.bint) -> Sink:
 @cython.nogil
 @cython.exceptval(check=False)
 def _put_records(
-    columns: Columns,
-    p: _Bytes,
-    pos: cython.Py_ssize_t,
-    end: cython.Py_ssize_t,
-    row: _Row,
-    slack: cython.bint,
-    full: cython.bint,
+    columns: Columns, p: _Bytes, end: cython.Py_ssize_t, row: _Row, slack: cython.bint, full: cython.bint
 ) -> cython.int:
-    """The loop over a batch's records; 0 or the fault.
+    """The loop over the records from `columns.pos` on, as far as they end before `end`; 0 or the fault.
 
-    What it touches is in local variables: through `columns`, the compiler would have to load it all again
-    after each byte that is written.
+    Compiled anew for each `slack` and `full`: all columns but headers are wanted. What it touches is in local
+    variables: through `columns`, the compiler would have to load it all again after each byte that is
+    written.
     """
-    offsets: _Longs = columns.offsets
-    timestamps: _Longs = columns.timestamps
-    has_offsets: cython.bint = full or columns.has_offsets
-    has_timestamps: cython.bint = full or columns.has_timestamps
     keys: Sink = _sink(columns, True)
     values: Sink = _sink(columns, False)
+    offsets: _Longs = columns.offsets
+    timestamps: _Longs = columns.timestamps
+    times: Times = _times(columns, row)
     headers: cython.bint = not full and columns.headers_mode == HEADERS
     body: cython.bint = full or keys.wanted or values.wanted or columns.headers_mode != 0
+    at: cython.Py_ssize_t = columns.rows
+    stop: cython.Py_ssize_t = columns.kept_rows + row[12]
+    pos: cython.Py_ssize_t = columns.pos
+    bad_timestamp: cython.bint = False
+    h: Head
     if full:
         keys.wanted = values.wanted = True
-    base_offset: cython.longlong = row[2]
-    base_timestamp: cython.longlong = row[8] if row[6] & 8 else row[7]
-    delta_mask: cython.longlong = 0 if row[6] & 8 else -1  # append time: all records have the batch's
-    scale: cython.longlong = 1000 if columns.microseconds else 1
-    bad_timestamp: cython.bint = base_timestamp > _MAX_MS - 0x2000 or base_timestamp < 0x2000 - _MAX_MS
-    short: cython.ulonglong = 0 if bad_timestamp else 0x4000  # deltas below this leave a timestamp in bounds
-    timestamp: cython.longlong
-    at: cython.Py_ssize_t = columns.rows
-    stop: cython.Py_ssize_t = at + row[12]
-    limit: cython.Py_ssize_t
-    v: Var
-    bad_timestamp = False
     while at < stop:
-        v = _varint(p, pos, end, 28, slack)
-        limit = v.pos + cython.cast(cython.Py_ssize_t, v.value >> 1)
-        if v.fault != 0 or v.value & 1 or limit > end:
-            return COUNT_MISMATCH if pos >= end else RECORD_OVERRUN if v.fault == 0 else v.fault
-        v = _varint(p, v.pos + 1, limit, 63, slack)
-        if v.fault != 0:
-            return v.fault
-        if has_timestamps:
-            timestamp = _wrapping_add(base_timestamp, _signed(v.value) & delta_mask)
-            if v.value >= short:
-                bad_timestamp |= timestamp > _MAX_MS or timestamp < -_MAX_MS
-            timestamps[at] = _times(timestamp, scale)
-        v = _varint(p, v.pos, limit, 28, slack)
-        if v.fault != 0:
-            return v.fault
-        if has_offsets:
-            offsets[at] = _wrapping_add(base_offset, _signed(v.value))
+        if cython.compiled and slack:
+            prefetch(p + pos + _AHEAD)
+            prefetch(p + pos + _AHEAD + 64)
+        h = _head(p, pos, end, slack)
+        if slack and h.fault == UNUSUAL:
+            break
+        if h.fault != 0:
+            return h.fault
+        if full or columns.has_offsets:
+            offsets[at] = _wrapping_add(times.base_offset, _signed(h.offset))
+        if full or columns.has_timestamps:
+            bad_timestamp |= h.timestamp >= times.short_delta and _is_bad(times, h.timestamp)
+            timestamps[at] = _stamp(times, h.timestamp)
         if body:
-            keys = _put_field(keys, at, p, v.pos, limit, slack)
+            keys = _put_field(keys, at, p, h.pos, h.limit, slack)
             if keys.fault != 0:
                 return keys.fault
-            values = _put_field(values, at, p, keys.pos, limit, slack)
+            values = _put_field(values, at, p, keys.pos, h.limit, slack)
             if values.fault != 0:
                 return values.fault
-            v.pos = values.pos + 1
-            if v.pos != limit or p[values.pos] != 0:
-                v.pos = _put_headers(columns, p, values.pos, limit, at)
-                if v.pos != limit:
-                    return -v.pos if v.pos < 0 else RECORD_OVERRUN
+            h.pos = values.pos + 1
+            if h.pos != h.limit or p[values.pos] != 0:
+                h.pos = _put_headers(columns, p, values.pos, h.limit, at)
+                if h.pos != h.limit:
+                    return -h.pos if h.pos < 0 else RECORD_OVERRUN
             if headers:
                 columns.header_ends[at + 1] = columns.headers
-        elif v.pos > limit:
+        elif h.pos > h.limit:
             return RECORD_OVERRUN
-        pos = limit
+        pos = h.limit
         at += 1
-    if pos != end:
-        return COUNT_MISMATCH
-    if bad_timestamp and columns.microseconds:
-        return BAD_TIMESTAMP
-    columns.rows = at
+    columns.rows, columns.pos = at, pos
     if keys.wanted:
         columns.keys.used, columns.keys.nulls = keys.used, keys.nulls
     if values.wanted:
         columns.values.used, columns.values.nulls = values.used, values.nulls
-    return 0
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _times(a: cython.longlong, b: cython.longlong) -> cython.longlong:
-    """a * b, wrapping around as Java's longs do."""
-    if cython.compiled:
-        return cython.cast(
-            cython.longlong, cython.cast(cython.ulonglong, a) * cython.cast(cython.ulonglong, b)
-        )
-    else:
-        return ((a * b + 2**63) & (2**64 - 1)) - 2**63
+    return BAD_TIMESTAMP if bad_timestamp and columns.microseconds else 0
 
 
 def put_batch(columns, p, pos, end, readable, row):
     """The records of one v2 batch, p[pos:end], whose header is `row`; 0 or the fault, and then nothing is
     put in.
 
-    `readable` is where the buffer itself ends.
+    `readable` is where the buffer itself ends. What was put in can be taken back by `columns.restore`.
     """
-    fault: cython.int
+    fault: cython.int = 0
+    safe: cython.Py_ssize_t = end if readable - end >= SLACK else readable - SLACK
+    columns.keep()
     if row[12] == 0:
         return 0
     if row[12] < 0 or row[12] > (end - pos) // _MIN_RECORD:
         return COUNT_MISMATCH
     if not columns.has_room(row[12], end - pos):
         return NO_ROOM
-    if columns.headers_mode == HEADERS:
-        columns.keep()
-    if readable - end < SLACK:
-        fault = _put_records(columns, p, pos, end, row, False, False)
-    elif (
-        columns.has_offsets
-        and columns.has_timestamps
-        and columns.has_keys
-        and columns.has_values
-        and columns.headers_mode != HEADERS
-    ):
-        fault = _put_records(columns, p, pos, end, row, True, True)
-    else:
-        fault = _put_records(columns, p, pos, end, row, True, False)
-    if fault != 0 and columns.headers_mode == HEADERS:
+    columns.pos = pos
+    if pos < safe:
+        if (
+            columns.has_offsets
+            and columns.has_timestamps
+            and columns.has_keys
+            and columns.has_values
+            and columns.headers_mode != HEADERS
+        ):
+            fault = _put_records(columns, p, safe, row, True, True)
+        else:
+            fault = _put_records(columns, p, safe, row, True, False)
+    if fault == 0 and columns.rows < columns.kept_rows + row[12]:
+        fault = _put_records(columns, p, end, row, False, False)
+    if fault == 0 and columns.pos != end:
+        fault = COUNT_MISMATCH
+    if fault != 0:
         columns.restore()
     return fault
-
-
-# ---- headers counted beforehand
-
-
-def _count_headers(p, pos, end, count):
-    total: cython.longlong = 0
-    limit: cython.Py_ssize_t
-    v: Var
-    for _ in range(count):
-        v = _varint(p, pos, end, 28, False)
-        if v.fault != 0:
-            return -v.fault
-        if v.value & 1 or v.value < 2 or cython.cast(cython.Py_ssize_t, v.value >> 1) > end - v.pos:
-            return -RECORD_OVERRUN
-        limit = v.pos + cython.cast(cython.Py_ssize_t, v.value >> 1)
-        v = _varint(p, v.pos + 1, limit, 63, False)
-        if v.fault != 0:
-            return -v.fault
-        v = _varint(p, v.pos, limit, 28, False)
-        for _ in range(2):
-            if v.fault != 0:
-                return -v.fault
-            v = _varint(p, v.pos, limit, 28, False)
-            if v.fault != 0:
-                return -v.fault
-            if not v.value & 1:
-                if cython.cast(cython.Py_ssize_t, v.value >> 1) > limit - v.pos:
-                    return -RECORD_OVERRUN
-                v.pos += v.value >> 1
-        v = _varint(p, v.pos, limit, 28, False)
-        if v.fault != 0:
-            return -v.fault
-        if v.value & 1 or cython.cast(cython.Py_ssize_t, v.value >> 1) > limit - v.pos:
-            return -RECORD_OVERRUN
-        total += v.value >> 1
-        pos = limit
-    return total
-
-
-def count_headers(
-    buf: cython.const[cython.uchar][::1],
-    start: cython.Py_ssize_t,
-    end: cython.Py_ssize_t,
-    count: cython.longlong,
-) -> cython.longlong:
-    """How many headers the `count` records in buf[start:end] say they have in all; minus the fault."""
-    total: cython.longlong
-    if start < 0 or end > len(buf) or start > end:
-        raise ValueError("range outside the buffer")
-    if start == end:
-        return 0
-    if cython.compiled:
-        with cython.nogil:
-            total = _count_headers(cython.address(buf[0]), start, end, count)
-    else:
-        total = _count_headers(buf, start, end, count)
-    return total

@@ -1,5 +1,6 @@
 # The C faces of runs.py.
 from tidelog.kernels.columns cimport Columns
+from tidelog.kernels.scratch cimport Scratch
 
 cdef int _take_plain(
     Columns columns, const unsigned char* p, Py_ssize_t size, long long origin, Py_ssize_t last, bint check_crc
@@ -11,9 +12,5 @@ cdef int _take_compressed(
     long long origin,
     Py_ssize_t last,
     bint check_crc,
-    unsigned char* scratch,
-    Py_ssize_t room,
-) noexcept nogil
-cdef long long _decompress(
-    const unsigned char* p, Py_ssize_t pos, Py_ssize_t end, long long codec, unsigned char* out, Py_ssize_t room
+    Scratch scratch,
 ) noexcept nogil

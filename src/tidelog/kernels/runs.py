@@ -11,17 +11,17 @@ cache: memory is then read while there is something to compute. If it is wrong, 
 import cython
 
 if cython.compiled:
-    from cython.cimports.tidelog.kernels import lz4, snappy
     from cython.cimports.tidelog.kernels.columns import SLACK, Columns
     from cython.cimports.tidelog.kernels.crc import crc32c_range
-    from cython.cimports.tidelog.kernels.faults import CHECKSUM, NO_ROOM, RECORD_OVERRUN, UNUSUAL
+    from cython.cimports.tidelog.kernels.faults import CHECKSUM, NO_ROOM, RECORD_OVERRUN
     from cython.cimports.tidelog.kernels.records import put_batch
+    from cython.cimports.tidelog.kernels.scratch import Scratch
 else:
-    from tidelog.kernels import lz4, snappy
     from tidelog.kernels.columns import SLACK, Columns
     from tidelog.kernels.crc import crc32c_range
-    from tidelog.kernels.faults import CHECKSUM, NO_ROOM, RECORD_OVERRUN, UNUSUAL
+    from tidelog.kernels.faults import CHECKSUM, NO_ROOM, RECORD_OVERRUN
     from tidelog.kernels.records import put_batch
+    from tidelog.kernels.scratch import Scratch
 
 _Row = cython.typedef(cython.pointer[cython.const[cython.longlong]])
 
@@ -49,8 +49,6 @@ def _take_plain(columns, p, size, origin, last, check_crc):
         end = start + row[1]
         if start < 0 or row[1] < 61 or end > size:
             return RECORD_OVERRUN
-        if check_crc:
-            columns.keep()
         fault = put_batch(columns, p, start + 61, end, size, row)
         if check_crc and fault != NO_ROOM and crc32c_range(p, start + 21, end) != row[13]:
             columns.restore()
@@ -80,15 +78,7 @@ def take_plain(
     return fault
 
 
-def _decompress(p, pos, end, codec, out, room):
-    if codec == 3:
-        return lz4.decompress_payload(p, pos, end, out, room)
-    if codec == 2:
-        return snappy.decompress_payload(p, pos, end, out, room)
-    return -UNUSUAL
-
-
-def _take_compressed(columns, p, size, origin, last, check_crc, scratch, room):
+def _take_compressed(columns, p, size, origin, last, check_crc, scratch):
     start: cython.longlong
     end: cython.longlong
     n: cython.longlong
@@ -103,10 +93,12 @@ def _take_compressed(columns, p, size, origin, last, check_crc, scratch, room):
         if check_crc and crc32c_range(p, start + 21, end) != row[13]:
             return CHECKSUM
         if row[12] != 0:
-            n = _decompress(p, start + 61, end, row[6] & 7, scratch, room - SLACK)
+            n = scratch.decompress(p, start + 61, end, row[6] & 7)
             if n < 0:
                 return -n
-            fault = put_batch(columns, scratch, 0, n, room, row)
+            columns.packed += row[1]
+            columns.unpacked += n
+            fault = put_batch(columns, scratch.data, 0, n, scratch.room + SLACK, row)
             if fault != 0:
                 return fault
         columns.batches += 1
@@ -119,12 +111,12 @@ def take_compressed(
     origin: cython.longlong,
     last: cython.Py_ssize_t,
     check_crc: cython.bint,
-    scratch: cython.uchar[::1],
+    scratch: Scratch,
 ) -> cython.int:
     """Decompress batches to `scratch` and decode them, one after the other.
 
-    Stops with SCRATCH_FULL at one that does not fit, with UNUSUAL at one that has to be decompressed
-    another way.
+    Stops with SCRATCH_FULL at one that does not fit, with UNUSUAL at one that has to be decompressed another
+    way; its checksum has been checked by then.
     """
     fault: cython.int
     if last > columns.table.shape[0]:
@@ -132,19 +124,10 @@ def take_compressed(
     if cython.compiled:
         with cython.nogil:
             fault = _take_compressed(
-                columns,
-                cython.address(buf[0]),
-                buf.shape[0],
-                origin,
-                last,
-                check_crc,
-                cython.address(scratch[0]),
-                scratch.shape[0],
+                columns, cython.address(buf[0]), buf.shape[0], origin, last, check_crc, scratch
             )
     else:
-        fault = _take_compressed(
-            columns, buf, len(buf), origin, last, check_crc, memoryview(scratch), len(scratch)
-        )
+        fault = _take_compressed(columns, buf, len(buf), origin, last, check_crc, scratch)
     return fault
 
 
@@ -153,6 +136,8 @@ def take_payload(columns: Columns, payload: cython.const[cython.uchar][::1]) -> 
     fault: cython.int
     if columns.batches >= columns.table.shape[0]:
         raise IndexError(columns.batches)
+    columns.packed += columns.table[columns.batches, 1]
+    columns.unpacked += len(payload)
     if cython.compiled:
         with cython.nogil:
             fault = put_batch(

@@ -19,33 +19,81 @@ if cython.compiled:
     from cython.cimports.libc.string import memcpy
     from cython.cimports.tidelog.kernels.faults import SCRATCH_FULL, UNUSUAL
 else:
+    from types import SimpleNamespace as Reach
+
     from tidelog.kernels.faults import SCRATCH_FULL, UNUSUAL
 
 _Bytes = cython.typedef(cython.pointer[cython.const[cython.uchar]])
 _Out = cython.typedef(cython.pointer[cython.uchar])
 
 
+if not cython.compiled:
+    _SPECIAL = 0x8000
+    _table, _masks = [0] * 256, [0] * 4
+
+
+def _fill():
+    """What a tag alone tells: length in bits 0-7, high bits of the offset in 8-10; SPECIAL: no short copy."""
+    tag: cython.int
+    length: cython.int
+    _masks[0], _masks[1], _masks[2], _masks[3] = 0, 0xFF, 0xFFFF, 0
+    for tag in range(256):
+        length = 4 + ((tag >> 2) & 7) if tag & 3 == 1 else (tag >> 2) + 1
+        _table[tag] = length
+        if tag & 3 == 1:
+            _table[tag] |= (tag >> 5) << 8
+        if tag & 3 == 0 or tag & 3 == 3 or length > 32:
+            _table[tag] |= _SPECIAL
+
+
+_fill()
+
+
 @cython.cfunc
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-def _copy_literal(
-    out: _Out,
-    at: cython.Py_ssize_t,
-    room: cython.Py_ssize_t,
+def _short_elements(
     p: _Bytes,
     pos: cython.Py_ssize_t,
     end: cython.Py_ssize_t,
-    n: cython.Py_ssize_t,
-) -> cython.void:
-    """out[at:at+n] = p[pos:pos+n], both of which are there; a short one in one step of 16."""
+    out: _Out,
+    at: cython.Py_ssize_t,
+    size: cython.Py_ssize_t,
+) -> Reach:
+    """The short way: copies of 32 bytes at most, each after a literal of 16 bytes at most or none.
+
+    Whether there is a literal cannot be foretold, so nothing here branches on it: `literal` is all ones or
+    zero, and masks the steps. All is far enough from both ends to copy 16 and 32 bytes whatever the lengths
+    say. Stops before what is not as usual: a longer one, an offset of four bytes, a copy that reaches into
+    itself or before the start.
+    """
+    reach: Reach = Reach(pos=pos, at=at)
+    tag: cython.size_t
+    entry: cython.size_t
+    literal: cython.size_t
+    n: cython.size_t
+    offset: cython.size_t
     if cython.compiled:
-        if n <= 16 and room - at >= 16 and end - pos >= 16:
-            memcpy(out + at, p + pos, 16)
-        else:
-            memcpy(out + at, p + pos, n)
-    else:
-        out[at : at + n] = p[pos : pos + n]
+        while end - reach.pos >= 96 and size - reach.at >= 48 and reach.at >= 32:
+            pos, at = reach.pos, reach.at
+            tag = p[pos]
+            literal = ((tag & 3) != 0) - cython.cast(cython.size_t, 1)
+            n = ((tag >> 2) + 1) & literal
+            memcpy(out + at, p + pos + 1, 16)
+            tag = (p[pos + 2 + (tag >> 2)] & literal) | (tag & ~literal)
+            pos += n + (literal & 1)
+            at += n
+            entry = _table[tag]
+            offset = (p[pos + 1] | (cython.cast(cython.size_t, p[pos + 2]) << 8)) & _masks[tag & 3]
+            offset += entry & 0x700
+            if n > 16 or entry & _SPECIAL or offset - (entry & 0xFF) > at - (entry & 0xFF):
+                break
+            memcpy(out + at, out + at - offset, 16)
+            memcpy(out + at + 16, out + at + 16 - offset, 16)
+            reach.pos = pos + 1 + (tag & 3)
+            reach.at = at + (entry & 0xFF)
+    return reach
 
 
 @cython.cfunc
@@ -53,95 +101,84 @@ def _copy_literal(
 @cython.nogil
 @cython.exceptval(check=False)
 def _copy_back(
-    out: _Out, at: cython.Py_ssize_t, room: cython.Py_ssize_t, offset: cython.Py_ssize_t, n: cython.Py_ssize_t
+    out: _Out, at: cython.Py_ssize_t, offset: cython.Py_ssize_t, n: cython.Py_ssize_t
 ) -> cython.void:
     """Repeat the n bytes at `offset` before `at`, which may reach into themselves."""
     i: cython.Py_ssize_t
-    if cython.compiled:
-        if offset >= 16 and room - at >= 64:  # n is 64 at most: four steps, none of which reaches into itself
-            memcpy(out + at, out + at - offset, 16)
-            if n > 16:
-                memcpy(out + at + 16, out + at + 16 - offset, 16)
-                if n > 32:
-                    memcpy(out + at + 32, out + at + 32 - offset, 16)
-                    memcpy(out + at + 48, out + at + 48 - offset, 16)
-            return
-        if offset >= 8 and room - at >= 64:
-            i = 0
-            while i < n:
-                memcpy(out + at + i, out + at + i - offset, 8)
-                i += 8
-            return
-        if offset >= n:
-            memcpy(out + at, out + at - offset, n)
-            return
-    for i in range(n):
-        out[at + i] = out[at + i - offset]
+    if cython.compiled and offset >= n:
+        memcpy(out + at, out + at - offset, n)
+    else:
+        for i in range(n):
+            out[at + i] = out[at + i - offset]
+
+
+def _read_size(p, pos, end):
+    """The size that a raw block says, in five bytes at most, and where its elements begin; -1: none."""
+    reach: Reach = Reach(pos=pos, at=0)
+    shift: cython.int = 0
+    while reach.pos < end and shift <= 28:
+        reach.at |= cython.cast(cython.Py_ssize_t, p[reach.pos] & 0x7F) << shift
+        reach.pos += 1
+        if p[reach.pos - 1] < 0x80:
+            return reach
+        shift += 7
+    reach.pos = -1
+    return reach
+
+
+def _read_number(p, pos, size):
+    """The little-endian number in `size` bytes."""
+    n: cython.Py_ssize_t = 0
+    i: cython.Py_ssize_t
+    for i in range(size):
+        n |= cython.cast(cython.Py_ssize_t, p[pos + i]) << (8 * i)
+    return n
 
 
 def _decompress_block(p, pos, end, out, room):
     """Decompress the raw block p[pos:end] to `out`; the size, or minus SCRATCH_FULL or UNUSUAL."""
-    size: cython.Py_ssize_t = 0
-    shift: cython.int = 0
+    reach: Reach = _read_size(p, pos, end)
+    size: cython.Py_ssize_t = reach.at
     at: cython.Py_ssize_t = 0
     tag: cython.uint
     n: cython.Py_ssize_t
     offset: cython.Py_ssize_t
-    extra: cython.int
-    while True:  # the size, five bytes at most
-        if pos >= end or shift > 28:
-            return -UNUSUAL
-        size |= cython.cast(cython.Py_ssize_t, p[pos] & 0x7F) << shift
-        shift += 7
-        pos += 1
-        if p[pos - 1] < 0x80:
-            break
-    if size > 22 * (end - pos):
+    extra: cython.Py_ssize_t
+    pos = reach.pos
+    if pos < 0 or size > 22 * (end - pos):
         return -UNUSUAL  # more than snappy can do: no scratch is made for that
     if size > room:
         return -SCRATCH_FULL
     while pos < end:
+        reach = _short_elements(p, pos, end, out, at, size)
+        pos, at = reach.pos, reach.at
         tag = p[pos]
-        pos += 1
+        n = (tag >> 2) + 1
+        extra = tag & 3
+        if extra == 0:
+            extra = n - 60 if n > 60 else 0
+        elif extra == 3:
+            extra = 4
+        if extra > end - pos - 1:
+            return -UNUSUAL
+        offset = _read_number(p, pos + 1, extra)
+        pos += 1 + extra
         if tag & 3 == 0:
-            n = (tag >> 2) + 1
-            if n > 60:
-                extra = n - 60
-                if extra > end - pos:
-                    return -UNUSUAL
-                n = 0
-                for shift in range(extra):
-                    n |= cython.cast(cython.Py_ssize_t, p[pos + shift]) << (8 * shift)
-                n += 1
-                pos += extra
+            n = offset + 1 if extra > 0 else n
             if n > end - pos or n > size - at:
                 return -UNUSUAL
-            _copy_literal(out, at, room, p, pos, end, n)
+            if cython.compiled:
+                memcpy(out + at, p + pos, n)
+            else:
+                out[at : at + n] = p[pos : pos + n]
             pos += n
         else:
             if tag & 3 == 1:
-                if end - pos < 1:
-                    return -UNUSUAL
                 n = 4 + ((tag >> 2) & 7)
-                offset = ((tag & 0xE0) << 3) | p[pos]
-                pos += 1
-            elif tag & 3 == 2:
-                if end - pos < 2:
-                    return -UNUSUAL
-                n = (tag >> 2) + 1
-                offset = p[pos] | (cython.cast(cython.Py_ssize_t, p[pos + 1]) << 8)
-                pos += 2
-            else:
-                if end - pos < 4:
-                    return -UNUSUAL
-                n = (tag >> 2) + 1
-                offset = p[pos] | (cython.cast(cython.Py_ssize_t, p[pos + 1]) << 8)
-                offset |= cython.cast(cython.Py_ssize_t, p[pos + 2]) << 16
-                offset |= cython.cast(cython.Py_ssize_t, p[pos + 3]) << 24
-                pos += 4
+                offset |= (tag >> 5) << 8
             if offset == 0 or offset > at or n > size - at:
                 return -UNUSUAL
-            _copy_back(out, at, room, offset, n)
+            _copy_back(out, at, offset, n)
         at += n
     return size if at == size else -UNUSUAL
 

@@ -12,11 +12,11 @@ in one call without a Python call for each. Both libraries choose the processor'
 from __future__ import annotations
 
 import ctypes
-import importlib
 
 import google_crc32c
 
 from tidelog.kernels import crc as _kernel
+from tidelog.records.libraries import function_address, open_library
 
 __all__ = ["HARDWARE", "crc32", "crc32c"]
 
@@ -31,27 +31,18 @@ _u32, _u64, _data = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_char_p
 def _address(
     library: ctypes.CDLL | None, name: str, kinds: list[type], probe: tuple[object, ...], answer: int
 ) -> int:
-    """Where the C function `name` is, 0 unless it is there and answers `probe` as it should."""
-    function = getattr(library, name, None)
-    if function is None:
-        return 0
-    function.argtypes, function.restype = kinds, _u32
-    if function(*probe) != answer:
-        return 0
-    return ctypes.cast(function, ctypes.c_void_p).value or 0
-
-
-def _library(module: str) -> ctypes.CDLL | None:
-    """The C library that the extension `module` is or links to."""
-    try:
-        return ctypes.CDLL(importlib.import_module(module).__file__ or "")
-    except (ImportError, OSError):
-        return None
+    """Where the function `name` is, 0 unless it is there and answers `probe` as it should."""
+    address = function_address(library, name)
+    if address:
+        function = getattr(library, name)
+        function.argtypes, function.restype = kinds, _u32
+        address = address if function(*probe) == answer else 0
+    return address
 
 
 def _lend_libraries() -> bool:
     """Give the kernels what libraries there are; whether one of them has CRC-32C."""
-    isal, google = _library("isal.igzip_lib"), _library("google_crc32c._crc32c")
+    isal, google = open_library("isal.igzip_lib"), open_library("google_crc32c._crc32c")
     size = len(_PROBE)
     iscsi = _address(
         isal, "crc32_iscsi", [_data, ctypes.c_int, _u32], (_PROBE, size, _ONES), _PROBE_CRC32C ^ _ONES

@@ -22,15 +22,17 @@ import pyarrow as pa
 
 from tidelog.errors import CorruptRecordError, InvalidInputError, TidelogError
 from tidelog.kernels import messages as _messages
-from tidelog.kernels import records as _records
 from tidelog.kernels import runs as _runs
 from tidelog.kernels import scan as _scan
+from tidelog.kernels.headers import count_headers
+from tidelog.kernels.scratch import Scratch
 from tidelog.records.batches import HEADER_SIZE, BatchTable
 from tidelog.records.columns import ChunkColumns, constant_int, constant_string
 from tidelog.records.facts import BatchFacts
 from tidelog.records.faults import Fault, fault_error
+from tidelog.records.libraries import new_scratch
 from tidelog.records.payloads import Payloads
-from tidelog.records.plan import MIN_RECORD_SIZE, ChunkPlan, Run, plan_chunk, plan_run
+from tidelog.records.plan import EXPANSION, MIN_RECORD_SIZE, ChunkPlan, Run, plan_chunk, plan_run
 from tidelog.records.schema import Projection
 
 if TYPE_CHECKING:
@@ -45,8 +47,7 @@ _VERIFY_BATCHES = (
     64  # checksums are taken this far ahead of a library, so that it finds the bytes in the cache
 )
 _SCRATCH_BYTES = 1 << 18
-_SLACK = 32  # kernels read scratch in steps of as much
-_EXPANSION = 8  # compressed batches are first taken to expand so many times
+_SLACK = 32  # columns are allocated with so many bytes more
 _HEADERS_PER_ROW = 4  # room for headers in a chunk of a topic that has them; more of them end the chunk early
 
 Int64s = npt.NDArray[np.int64]
@@ -80,10 +81,10 @@ class ChunkDecoder:
         self._max_decompressed = max_decompressed
         self._check_crc = check_crc
         self._payloads = Payloads(self._view, origin, source, max_decompressed)
-        self._scratch = np.empty(min(_SCRATCH_BYTES, max_decompressed) + _SLACK, dtype=np.uint8)
+        self._scratch: Scratch | None = None
         # Most topics have no headers: none are counted, and no room is made for them, until one turns up.
         self._headers_seen = False
-        self._expansion = _EXPANSION
+        self._expansion = EXPANSION
 
     def chunks(self, table: BatchTable) -> Iterator[pa.RecordBatch]:
         """Decode `table` chunk by chunk."""
@@ -123,9 +124,12 @@ class ChunkDecoder:
             except CorruptRecordError as caught:
                 error = caught
         done = target.batches
+        if target.packed:
+            self._expansion = 16 * target.unpacked // target.packed + 1
         if fault == Fault.NO_ROOM:
             self._headers_seen = True
-            self._expansion *= 4
+            if not done:
+                self._expansion *= 2
         elif (fault or error) and not done:
             raise error or self._error(part, 0, fault)
         return plan.start + done, self._assemble(part[:done], counts, columns, plan.timestamp_type)
@@ -151,9 +155,7 @@ class ChunkDecoder:
                 f"the batch at offset {row[2]} takes over 2 GiB and does not fit an Arrow column"
             )
         headers = (
-            _records.count_headers(payload, 0, size, count)
-            if self._projection.wants("headers") and magic == 2
-            else 0
+            count_headers(payload, 0, size, count) if self._projection.wants("headers") and magic == 2 else 0
         )
         if headers < 0:
             raise self._error(part, 0, -headers)
@@ -186,19 +188,21 @@ class ChunkDecoder:
     def _take_compressed(self, columns: ChunkColumns, part: BatchTable, last: int) -> int:
         """Batches that a kernel decompresses; those in an unusual form take the slow way."""
         target = columns.kernel
+        scratch = self._scratch or self._more_scratch(_SCRATCH_BYTES)
         while True:
-            fault = _runs.take_compressed(
-                target, self._view, self._origin, last, self._check_crc, self._scratch
-            )
-            if fault == Fault.SCRATCH_FULL and len(self._scratch) < self._max_decompressed + _SLACK:
-                size = min(4 * len(self._scratch), self._max_decompressed)
-                self._scratch = np.empty(size + _SLACK, dtype=np.uint8)
+            fault = _runs.take_compressed(target, self._view, self._origin, last, self._check_crc, scratch)
+            if fault == Fault.SCRATCH_FULL and scratch.room < self._max_decompressed:
+                scratch = self._more_scratch(4 * scratch.room)
                 continue
             if fault not in (Fault.SCRATCH_FULL, Fault.UNUSUAL):
                 return fault
             fault = _runs.take_payload(target, self._payloads.payload(part.rows[target.batches].tolist()))
             if fault:
                 return fault
+
+    def _more_scratch(self, size: int) -> Scratch:
+        self._scratch = new_scratch(min(size, self._max_decompressed))
+        return self._scratch
 
     def _take_payloads(self, columns: ChunkColumns, part: BatchTable, last: int) -> int:
         """Batches one by one through their codec's library."""

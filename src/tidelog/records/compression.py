@@ -24,7 +24,6 @@ allow, and gzip's and zstd's output grows in steps.
 
 from __future__ import annotations
 
-import ctypes
 import struct
 import threading
 import zlib
@@ -32,13 +31,11 @@ from typing import TYPE_CHECKING, cast
 
 import cramjam
 import lz4.block
-import lz4.block._block
 import xxhash
 import zstandard
 from isal import igzip_lib, isal_zlib
 
 from tidelog.errors import CompressionError, InvalidInputError, UnknownCodecError
-from tidelog.kernels import lz4 as _lz4_kernel
 from tidelog.types import Codec
 
 if TYPE_CHECKING:
@@ -467,17 +464,3 @@ _DECOMPRESSORS: tuple[Callable[[memoryview, int, int], bytes | memoryview], ...]
 _DECOMPRESSORS = (_plain, _gunzip, _unsnappy, _unlz4, _unzstd)
 _COMPRESSORS: tuple[Callable[[memoryview, int, int | None], bytes], ...]
 _COMPRESSORS = (_copy, _gzip, _snappy, _lz4, _zstd)
-
-
-def _lend_lz4_to_the_kernel() -> None:
-    """Give the decode kernel the lz4 package's block decompressor, where its library shows it."""
-    try:
-        library = ctypes.CDLL(lz4.block._block.__file__)
-        address = ctypes.cast(library.LZ4_decompress_safe, ctypes.c_void_p).value
-    except (OSError, AttributeError):
-        return
-    if address:
-        _lz4_kernel.use_library(address)
-
-
-_lend_lz4_to_the_kernel()

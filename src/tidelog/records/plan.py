@@ -12,11 +12,15 @@ from typing import NamedTuple
 from tidelog.kernels import plan as _kernel
 from tidelog.records.batches import BatchTable
 
-__all__ = ["MIN_RECORD_SIZE", "ChunkPlan", "Run", "plan_chunk", "plan_run"]
+__all__ = ["EXPANSION", "MIN_RECORD_SIZE", "ChunkPlan", "Run", "plan_chunk", "plan_run"]
 
 MIN_RECORD_SIZE = 7
 """Bytes of the smallest record: length, attributes, two deltas, key length, value length, header count."""
 
+EXPANSION = 16 * 4
+"""What compressed batches are taken to expand before any was seen, in sixteenths."""
+
+_SPARE = 1 << 14
 _MIN_MESSAGE_SIZE = 26  # of magic 0, without key and value
 
 
@@ -57,12 +61,12 @@ def plan_chunk(
     lie in the `buffer_size` bytes from `origin` on.
     """
     stop, rows, size, compressed, wrappers, kind = _kernel.cut(
-        table.rows, start, max_rows, max_bytes, origin, buffer_size
+        table.rows, start, max_rows, max_bytes, expansion, origin, buffer_size
     )
     if stop < 0:
         raise ValueError("a batch of the table lies outside the buffer")
     if compressed:
-        size = min(max_bytes, size + expansion * compressed)
+        size = min(max_bytes, 2 * size + _SPARE)
     if wrappers:
         rows = min(max_rows, size // _MIN_MESSAGE_SIZE + 1)
     return ChunkPlan(start, stop, rows, size, kind)

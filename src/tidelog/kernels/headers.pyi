@@ -1,0 +1,3 @@
+from typing_extensions import Buffer
+
+def count_headers(buf: Buffer, start: int, end: int, count: int) -> int: ...
