@@ -26,7 +26,7 @@ demo: setup  ## write, read and print a small log
 	$(BIN)/python examples/demo.py
 
 test: setup  ## run the tests (a few minutes)
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
 
 test-slow: setup  ## run the long tests: fuzzing, sanitizers, kills, brokers
 	$(BIN)/python -m pytest -m slow $(ARGS)
