@@ -5,6 +5,7 @@
     losses                     what failOnDataLoss decides  sessions   a session that finds this Python
     jobs                       work over splits             shipping   sending our objects to executors
     exporting                  topics -> Parquet            profiling  what is in topics, by hour
+    plans                      what a query would read
 
 `pyspark` is an extra; nothing here is imported before it is used.
 """
@@ -16,15 +17,25 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tidelog.spark.exporting import export
     from tidelog.spark.parquet import ParquetSettings
+    from tidelog.spark.plans import plan
     from tidelog.spark.profiling import profile
     from tidelog.spark.sessions import MissingDependencyError, quiet_session, session
 
-__all__ = ["MissingDependencyError", "ParquetSettings", "export", "profile", "quiet_session", "session"]
+__all__ = [
+    "MissingDependencyError",
+    "ParquetSettings",
+    "export",
+    "plan",
+    "profile",
+    "quiet_session",
+    "session",
+]
 
 _LAZY = {
     "MissingDependencyError": "tidelog.spark.sessions",
     "ParquetSettings": "tidelog.spark.parquet",
     "export": "tidelog.spark.exporting",
+    "plan": "tidelog.spark.plans",
     "profile": "tidelog.spark.profiling",
     "quiet_session": "tidelog.spark.sessions",
     "session": "tidelog.spark.sessions",

@@ -40,7 +40,7 @@ __all__ = [
     "Timestamps",
 ]
 
-DEFAULT_MAX_BYTES_PER_PARTITION = 128 << 20
+DEFAULT_MAX_BYTES_PER_PARTITION = 64 << 20
 LATEST_OFFSET, EARLIEST_OFFSET = -1, -2
 """The connector's numbers for these in a JSON of offsets."""
 

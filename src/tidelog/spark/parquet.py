@@ -40,8 +40,8 @@ class ParquetSettings:
     compression: str = "zstd"
     compression_level: int | None = 1
     file_bytes: int = 128 << 20
-    row_group_rows: int = 1 << 19
-    row_group_bytes: int = 64 << 20
+    row_group_rows: int = 1 << 18
+    row_group_bytes: int = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)

@@ -245,7 +245,7 @@ def profile(
     path: str | Path | Iterable[str | Path],
     *,
     topics: str | Iterable[str] | None = None,
-    max_bytes_per_split: int = 128 << 20,
+    max_bytes_per_split: int = 64 << 20,
 ) -> DataFrame:
     """Count what is in topics, by partition and hour (UTC); see `PROFILE_SCHEMA` for the columns.
 

@@ -1,0 +1,202 @@
+"""Spark: a topic read and exported, against Spark's own Kafka connector and a broker on the same directory.
+
+The topic is written by tidelog, 100 B JSON values, 150 records a batch, in four partitions; a stock broker
+then boots on that directory and serves it to the connector, while our source reads the files. Both run in
+the same Spark, local[2], one after the other: what the broker's process takes of the two cores is part of
+its way.
+
+    all columns     to the `noop` sink
+    count           ours under a schema of one column, the connector's as it is
+    export          the connector through Spark's Parquet writer, ours through the export job; zstd both
+    one partition   the bytes of the four in one: a single partition spreads over all cores
+    memory          driver and workers (Python), exporting ten times as much
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shutil
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from tests.golden import GOLDEN
+from tests.oracle.oracle import Oracle
+from tests.spark.connector import connector_jars
+
+from benchmarks import ours
+from benchmarks.harness import Bench
+from benchmarks.report import Row
+from tidelog.config import LogConfig
+from tidelog.log.log import Log
+
+__all__ = ["rows"]
+
+CONNECTOR = "spark-sql-kafka 4.2 and a broker"
+BARS = {"spark/read/all-columns": 2.5, "spark/read/count": 6.0, "spark/export": 8.0}
+ONE_PARTITION_BAR = 0.9
+MEMORY_BAR = 0.9
+"""Ten times the data in no more memory; a tenth is the allocator's noise."""
+
+PARTITIONS = 4
+PER_BATCH = 150
+_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.memory": "3g",
+    "spark.driver.host": "127.0.0.1",
+}
+
+
+def rows(bench: Bench) -> Iterator[Row]:
+    """The group's rows, in order."""
+    data = _Topics(bench)
+    yield from _against_the_connector(bench, data)
+    yield from _one_partition(bench, data)
+    yield from _memory(bench, data)
+
+
+class _Topics:
+    """Roots that hold a topic each, made where a row needs them."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+
+    @cached_property
+    def megabytes(self) -> int:
+        """Bytes of a topic."""
+        return self._bench.effort.scale(200, 2000)
+
+    @cached_property
+    def events(self) -> list[pa.RecordBatch]:
+        """Records that Kafka made, to be appended over and over."""
+        path = self._bench.scratch / "spark.log"
+        request = {"file": str(path), "codec": "none", "records": 300_000, "per_batch": PER_BATCH}
+        self._bench.kafka("MakeLogs", logs=[request | {"value_bytes": 100}])
+        events: list[pa.RecordBatch] = ours.load(path).to_batches(max_chunksize=200 * PER_BATCH)
+        path.unlink()
+        return events
+
+    @cached_property
+    def four(self) -> Path:
+        """A topic of four partitions."""
+        return self.make("four", PARTITIONS, self.megabytes)
+
+    def make(self, name: str, partitions: int, megabytes: int) -> Path:
+        """A root with a topic of so many partitions and megabytes."""
+        self._bench.say(f"writing {megabytes:,} MB in {partitions} partitions")
+        root = self._bench.scratch / f"spark-{name}"
+        root.mkdir()
+        topic_id = uuid.uuid4()
+        for partition in range(partitions):
+            with Log.open(root / f"events-{partition}", LogConfig(), clean=True, topic_id=topic_id) as log:
+                for piece in itertools.cycle(self.events):
+                    if log.size >= megabytes * 1_000_000 // partitions:
+                        break
+                    log.append_as_leader(piece, max_batch_records=PER_BATCH)
+        for file in ("meta.properties", ".kafka_cleanshutdown"):
+            shutil.copy(GOLDEN / "clean" / file, root)
+        return root
+
+
+def _run(
+    bench: Bench, settings: dict[str, str], jobs: list[dict[str, Any]], also: int | None = None
+) -> dict[str, dict[str, Any]]:
+    """What each job took, by name; `also` is a process whose time on the CPU counts too."""
+    request = {
+        "settings": settings,
+        "repeat": bench.effort.scale(2, 3),
+        "cpu_time": bench.effort.cpu_time,
+        "also": also,
+        "jobs": jobs,
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.spark_jobs"],
+        input=json.dumps(request),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=3600,
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"Spark ended with {done.returncode}:\n{done.stderr[-3000:]}")
+    answers = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return {answer["name"]: answer for answer in answers}
+
+
+def _against_the_connector(bench: Bench, data: _Topics) -> Iterator[Row]:
+    wanted = [row for row in BARS if bench.selected(row)]
+    if not wanted:
+        return
+    root = data.four
+    settings = _SETTINGS | {"spark.jars": connector_jars()}
+    bench.say("running Spark on the files")
+    ours = _run(bench, settings, [_our_job(name, root, bench.scratch) for name in wanted] + [_counting(root)])
+    records = ours["records"]["rows"]
+    bench.say("running Spark on a broker")
+    with Oracle.obtain().broker(root, adopt=True) as broker:
+        jobs = [_their_job(name, broker.address, bench.scratch) for name in wanted]
+        theirs = _run(bench, settings, jobs, broker.process.pid)
+    for name in wanted:
+        speed, peer = (records / answers[name]["seconds"] / 1e6 for answers in (ours, theirs))
+        yield Row(name, "M rows/s", speed, CONNECTOR, peer, BARS[name])
+
+
+def _counting(root: Path) -> dict[str, Any]:
+    return _our_job("spark/read/count", root, root) | {"name": "records"}
+
+
+def _our_job(name: str, root: Path, scratch: Path) -> dict[str, Any]:
+    if name == "spark/export":
+        return {"name": name, "job": "export", "path": str(root), "target": str(scratch / "spark-exported")}
+    job = {
+        "name": name,
+        "job": "noop",
+        "format": "tidelog",
+        "options": {"path": str(root), "subscribe": "events"},
+    }
+    return job | {"job": "count", "schema": "offset bigint"} if name == "spark/read/count" else job
+
+
+def _their_job(name: str, address: str, scratch: Path) -> dict[str, Any]:
+    kinds = {"spark/read/all-columns": "noop", "spark/read/count": "count", "spark/export": "write-parquet"}
+    options = {"kafka.bootstrap.servers": address, "subscribe": "events", "startingOffsets": "earliest"}
+    job = {"name": name, "job": kinds[name], "format": "kafka", "options": options}
+    return job | {"target": str(scratch / "spark-written")}
+
+
+def _one_partition(bench: Bench, data: _Topics) -> Iterator[Row]:
+    row = "spark/read/one-partition"
+    if not bench.selected(row):
+        return
+    one = data.make("one", 1, data.megabytes)
+    jobs = [
+        _our_job("spark/read/all-columns", root, bench.scratch) | {"name": name}
+        for name, root in (("one", one), ("four", data.four))
+    ]
+    found = _run(bench, _SETTINGS, jobs)
+    speed, peer = (data.megabytes / found[name]["seconds"] for name in ("one", "four"))
+    yield Row(row, "MB/s", speed, "itself in four partitions", peer, ONE_PARTITION_BAR)
+
+
+def _memory(bench: Bench, data: _Topics) -> Iterator[Row]:
+    row = "spark/memory"
+    if not bench.selected(row):
+        return
+    small = data.megabytes // bench.effort.scale(1, 2)
+    roots = {
+        name: data.make(name, PARTITIONS, size) for name, size in (("small", small), ("large", 10 * small))
+    }
+    peaks = {}
+    for name, root in roots.items():
+        job = _our_job("spark/export", root, bench.scratch) | {"name": name}
+        peaks[name] = _run(bench, _SETTINGS, [job])[name]["peak"] / 1e6
+    yield Row(
+        row, "MB", peaks["large"], "itself at 1/10 size", peaks["small"], MEMORY_BAR, lower_is_better=True
+    )

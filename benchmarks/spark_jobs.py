@@ -1,0 +1,157 @@
+"""Spark's side of its benchmarks, in a process of its own: `python -m benchmarks.spark_jobs`.
+
+Reads a JSON request {"settings", "repeat", "cpu_time", "also", "jobs": [{"name", "job", ...}]} from standard
+input and prints an object for each job: its name, the best time of so many repetitions after one that is not
+counted, the rows, and the largest anonymous memory (RssAnon) of the driver's Python and of all Python workers
+together. With `cpu_time` the time is that on the CPU, of Spark's Java and Python processes and of the process
+`also` (a broker).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import tidelog.spark
+
+_INTERVAL_S = 0.02
+
+
+def main() -> None:
+    """Runs the jobs of the request."""
+    request = json.load(sys.stdin)
+    spark = tidelog.spark.session("local[2]", config=request["settings"])
+    spark.sparkContext.setLogLevel("OFF")
+    clock = partial(_cpu_seconds, request.get("also")) if request["cpu_time"] else time.perf_counter
+    for job in request["jobs"]:
+        work = _JOBS[job["job"]]
+        best, peak, rows = float("inf"), 0, 0
+        for repetition in range(request["repeat"] + 1):
+            with _Watch() as watch:
+                begin = clock()
+                rows = work(spark, job)
+                seconds = clock() - begin
+            if repetition:
+                best, peak = min(best, seconds), max(peak, watch.peak)
+        print(json.dumps({"name": job["name"], "seconds": best, "rows": rows, "peak": peak}), flush=True)
+    spark.stop()
+
+
+def _frame(spark: Any, job: dict[str, Any]) -> Any:
+    reader = spark.read.format(job["format"]).options(**job["options"])
+    return (reader.schema(job["schema"]) if "schema" in job else reader).load()
+
+
+def _noop(spark: Any, job: dict[str, Any]) -> int:
+    _frame(spark, job).write.format("noop").mode("overwrite").save()
+    return 0
+
+
+def _count(spark: Any, job: dict[str, Any]) -> int:
+    return int(_frame(spark, job).count())
+
+
+def _write_parquet(spark: Any, job: dict[str, Any]) -> int:
+    frame = _frame(spark, job).withColumn("date", _date())
+    frame.write.option("compression", "zstd").partitionBy("topic", "partition", "date").mode(
+        "overwrite"
+    ).parquet(job["target"])
+    return 0
+
+
+def _date() -> Any:
+    from pyspark.sql import functions
+
+    return functions.to_date("timestamp")
+
+
+def _export(spark: Any, job: dict[str, Any]) -> int:
+    shutil.rmtree(job["target"], ignore_errors=True)
+    report = tidelog.spark.export(spark, job["path"], job["target"], include_headers=False)
+    return int(sum(row.records for row in report.collect()))
+
+
+_JOBS: dict[str, Callable[[Any, dict[str, Any]], int]] = {
+    "noop": _noop,
+    "count": _count,
+    "write-parquet": _write_parquet,
+    "export": _export,
+}
+
+
+class _Watch:
+    """Looks at the memory of this process and of the Python processes under it."""
+
+    def __init__(self) -> None:
+        self.peak = 0
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._look)
+
+    def __enter__(self) -> _Watch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while not self._done.wait(_INTERVAL_S):
+            family = _family()
+            pythons = [pid for pid, name in family.items() if name.startswith("python")]
+            self.peak = max(self.peak, sum(_rss_anon(pid) for pid in pythons))
+
+
+def _cpu_seconds(also: int | None) -> float:
+    """Time on the CPU of all processes that count, their ended children's included."""
+    total = 0
+    for pid in [*_family(), *([also] if also else [])]:
+        try:
+            text = Path(f"/proc/{pid}/stat").read_text()
+        except OSError:
+            continue
+        total += sum(int(number) for number in text[text.rindex(")") + 2 :].split()[11:15])
+    return total / os.sysconf("SC_CLK_TCK")
+
+
+def _family() -> dict[int, str]:
+    """This process and those that descend from it: the name of each."""
+    parents: dict[int, int] = {}
+    names: dict[int, str] = {}
+    for path in Path("/proc").iterdir():
+        if path.name.isdigit():
+            try:
+                text = (path / "stat").read_text()
+            except OSError:
+                continue
+            names[int(path.name)] = text[text.index("(") + 1 : text.rindex(")")]
+            parents[int(path.name)] = int(text[text.rindex(")") + 2 :].split()[1])
+    found = {os.getpid()}
+    grown = True
+    while grown:
+        new = {pid for pid, parent in parents.items() if parent in found} - found
+        found |= new
+        grown = bool(new)
+    return {pid: names.get(pid, "") for pid in found}
+
+
+def _rss_anon(pid: int) -> int:
+    try:
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("RssAnon:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 0
+
+
+if __name__ == "__main__":
+    main()
