@@ -29,7 +29,7 @@ test: setup  ## run the tests (a few minutes)
 	$(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
 
 test-slow: setup  ## run the long tests: fuzzing, sanitizers, kills, brokers
-	$(BIN)/python -m pytest -m slow $(ARGS)
+	$(BIN)/python -m pytest -m slow -n auto --dist loadfile $(ARGS)
 
 check: setup  ## lint, types and import contracts
 	$(BIN)/ruff check .
