@@ -26,6 +26,10 @@ CFLAGS = "-fsanitize=address -fno-omit-frame-pointer -g -O1"
 COMPILED = ("*.so", "*.c", "__pycache__", "*.egg-info")
 
 
+# The sanitizer keeps freed memory for a while, which is all that this test would measure.
+_MEASURES_MEMORY = "tests/records/test_bounds.py::test_anonymous_memory_stays_flat"
+
+
 def sanitizer_library() -> Path | None:
     """The compiler's libasan, None where it has none."""
     compiler = os.environ.get("CC", "gcc").split()
@@ -71,6 +75,7 @@ def run_tests(copy: Path, library: Path, args: list[str]) -> int:
     if not (kernel.is_relative_to(copy) and b"__asan_report_load" in kernel.read_bytes()):
         raise RuntimeError(f"the tests would not run on the sanitized kernels but on {kernel}")
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-m", "not slow and not oracle"]
+    command += ["--deselect", _MEASURES_MEMORY]
     return subprocess.run([*command, *(args or ["tests/records"])], cwd=ROOT, env=env, check=False).returncode
 
 
