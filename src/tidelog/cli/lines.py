@@ -22,6 +22,7 @@ from tidelog.cli.control import control_note
 from tidelog.errors import ChecksumError, CorruptRecordError
 from tidelog.kernels import jsonl as _kernel
 from tidelog.records import BatchTable, iter_record_batches, scan_batches, walk_batches
+from tidelog.records.columns import numbers
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -106,7 +107,7 @@ class LogLines:
 
     def _put_chunk(self, table: BatchTable, start: int, chunk: pa.RecordBatch) -> int:
         """The lines of a chunk, whose first batch is not before `start`; the first batch after it."""
-        last = chunk.column("position")[-1].as_py()
+        last = numbers(chunk.column("position"))[-1]
         end = int(np.searchsorted(table.position, last, side="right"))
         self._put(table[start:end], chunk)
         return end
@@ -151,9 +152,9 @@ class LogLines:
         pairs = headers.values
         return _kernel.Lines(
             rows,
-            chunk.column("position").to_numpy(),
-            chunk.column("offset").to_numpy(),
-            chunk.column("timestamp_ms").to_numpy(),
+            numbers(chunk.column("position")),
+            numbers(chunk.column("offset")),
+            numbers(chunk.column("timestamp_ms")),
             _bytes_column(chunk.column("key")),
             _bytes_column(chunk.column("value")),
             _ends(headers),

@@ -17,7 +17,7 @@ import pyarrow as pa
 from tidelog.kernels import columns as _kernel
 from tidelog.records.schema import HEADERS_TYPE, Projection
 
-__all__ = ["ChunkColumns", "constant_int", "constant_string"]
+__all__ = ["ChunkColumns", "constant_int", "constant_string", "from_numbers", "numbers"]
 
 _SLACK = 32  # kernels copy in steps of as much
 _KEEP_ROOM = 1 << 14  # below this, unused room is not worth a copy
@@ -82,7 +82,7 @@ class ChunkColumns:
             )
         if self._microseconds:
             times: Int64s = np.frombuffer(self._timestamps, dtype=np.int64, count=rows)
-            return pa.array(times // 1000)
+            return from_numbers(times // 1000)
         return pa.Array.from_buffers(_INT64, rows, [None, _trim(self._timestamps, 8 * rows)], null_count=0)
 
 
@@ -150,6 +150,29 @@ def _bits(rows: int, fill: int) -> pa.Buffer:
     return buffer
 
 
+# Arrow's own ways between NumPy and itself import pandas, where that is installed, at their first use: a
+# quarter of a second that a short command has no use for.
+
+
+def from_numbers(values: npt.NDArray[np.generic]) -> pa.Array:
+    """An array of integers or booleans without nulls."""
+    if values.dtype == np.bool_:
+        bits = np.packbits(values, bitorder="little")
+        return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(bits)], null_count=0)
+    kind = pa.from_numpy_dtype(values.dtype)
+    data = pa.py_buffer(np.ascontiguousarray(values))
+    return pa.Array.from_buffers(kind, len(values), [None, data], null_count=0)
+
+
+def numbers(array: pa.Array) -> npt.NDArray[Any]:
+    """A column of integers without nulls, as it lies in memory."""
+    kind = np.dtype(f"i{array.type.bit_width // 8}")
+    data = array.buffers()[1]
+    if not len(array) or data is None:
+        return np.empty(0, kind)
+    return np.frombuffer(data, kind, count=len(array), offset=array.offset * kind.itemsize)
+
+
 def constant_string(value: str, rows: int) -> pa.Array:
     """`value`, `rows` times."""
     return _strings(value, _round_up(rows)).slice(0, rows)
@@ -179,7 +202,7 @@ def _strings(value: str, rows: int) -> pa.Array:
 
 @lru_cache(maxsize=64)
 def _ints(value: int, rows: int) -> pa.Array:
-    return pa.array(np.full(rows, value, dtype=np.int32))
+    return from_numbers(np.full(rows, value, dtype=np.int32))
 
 
 @lru_cache(maxsize=8)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -10,14 +11,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.records.batches import BatchTable
+from tidelog.records.columns import from_numbers
 from tidelog.types import Codec
 
 __all__ = ["BatchFacts"]
 
 Int64s = npt.NDArray[np.int64]
 
-_CODEC_NAMES = pa.array([codec.label for codec in Codec])
 _MAX_SEQUENCE = (1 << 31) - 1
+
+
+@cache
+def _codec_names() -> pa.Array:
+    return pa.array([codec.label for codec in Codec])
 
 
 class BatchFacts:
@@ -45,9 +51,9 @@ class BatchFacts:
         if name == "base_offset":
             return self._spread(self._base_offsets(), np.int64)
         if name == "sequence":
-            return pa.array(self._sequences())
+            return from_numbers(self._sequences())
         if name == "codec":
-            return pc.take(_CODEC_NAMES, self._spread(table.codec, np.int32))
+            return pc.take(_codec_names(), self._spread(table.codec, np.int32))
         if name == "transactional":
             return self._spread(table.is_transactional, np.bool_)
         if name == "control":
@@ -57,7 +63,7 @@ class BatchFacts:
         return self._spread(getattr(table, name), np.int32)
 
     def _spread(self, per_batch: npt.NDArray[np.generic], kind: npt.DTypeLike) -> pa.Array:
-        return pa.array(np.repeat(per_batch.astype(kind), self._counts))
+        return from_numbers(np.repeat(per_batch.astype(kind), self._counts))
 
     def _base_offsets(self) -> Int64s:
         """Base offsets; a magic 0/1 wrapper's is the offset of the first message in it."""

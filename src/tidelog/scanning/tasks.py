@@ -17,11 +17,12 @@ import pyarrow as pa
 from tidelog.errors import DataLossError, TornBatchError
 from tidelog.log.committed import Aborted, committed
 from tidelog.records.batches import BatchTable, scan_batches
+from tidelog.records.columns import numbers
 from tidelog.records.decode import MAX_BYTES, MAX_ROWS, iter_record_batches
 from tidelog.records.schema import Projection
 from tidelog.scanning.volumes import FileView, open_volume
 
-__all__ = ["Aborted", "ScanTask", "committed", "decode_window", "read_batches", "run_task"]
+__all__ = ["Aborted", "ScanTask", "committed", "decode_window", "open_view", "read_batches", "run_task"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,22 +61,29 @@ def run_task(
     *,
     max_rows: int = MAX_ROWS,
     max_bytes: int = MAX_BYTES,
+    view: FileView | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The task's records, checked and decoded, in record batches of bounded size.
 
     Raises `CorruptRecordError` at damage, and `DataLossError` if the file has gone since it was planned.
+    `view` is the task's file where the caller has it open.
     """
+    view = open_view(task) if view is None else view
+    for data, origin, table in read_batches(task, view):
+        for batch in decode_window(task, data, origin, table, projection, max_rows, max_bytes):
+            if batch.num_rows:
+                yield batch if "offset" in projection.columns else batch.select(projection.columns)
+
+
+def open_view(task: ScanTask) -> FileView:
+    """The task's file, to be read; `DataLossError` where it has gone."""
     try:
-        view = open_volume(task.url).view(task.log_name)
+        return open_volume(task.url).view(task.log_name)
     except FileNotFoundError as error:
         raise DataLossError(
             f"{task.source} has gone since the scan was planned "
             f"(wanted: offsets {task.start_offset} to {task.end_offset - 1}); plan it anew"
         ) from error
-    for data, origin, table in read_batches(task, view):
-        for batch in decode_window(task, data, origin, table, projection, max_rows, max_bytes):
-            if batch.num_rows:
-                yield batch if "offset" in projection.columns else batch.select(projection.columns)
 
 
 def decode_window(
@@ -149,7 +157,7 @@ def _select(task: ScanTask, table: BatchTable) -> BatchTable:
 
 def _cut(batch: pa.RecordBatch, task: ScanTask) -> pa.RecordBatch:
     """The rows of the task's offsets; a log's offsets grow, so they are a slice."""
-    offsets = batch.column("offset").to_numpy(zero_copy_only=True)
+    offsets = numbers(batch.column("offset"))
     if offsets[0] >= task.start_offset and offsets[-1] < task.end_offset:
         return batch
     first, last = np.searchsorted(offsets, (task.start_offset, task.end_offset))

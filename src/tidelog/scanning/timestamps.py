@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tidelog.records.columns import numbers
 from tidelog.records.decode import decode_batches
 from tidelog.scanning.partitions import Partition, SegmentFacts
 from tidelog.scanning.tasks import ScanTask, read_batches
@@ -51,8 +52,8 @@ def _find_in_segment(
             columns = ("offset", "timestamp_ms")
             one = table[batch : batch + 1]
             records = decode_batches(data, one, columns=columns, origin=origin, source=task.source)
-            times = records.column("timestamp_ms").to_numpy()
-            offsets = records.column("offset").to_numpy()
+            times = numbers(records.column("timestamp_ms"))
+            offsets = numbers(records.column("offset"))
             hits = np.flatnonzero((times >= timestamp) & (offsets >= start_offset))
             if len(hits):
                 return TimestampOffset(int(times[hits[0]]), int(offsets[hits[0]]))
