@@ -10,13 +10,14 @@ from pathlib import Path
 
 from tests.oracle.jars import OracleError
 
-from benchmarks import log, records, spark, tool
+from benchmarks import log, manager, records, spark, tool
 from benchmarks.harness import Bench, Effort
 from benchmarks.report import Row, print_json, print_table
 
 GROUPS: dict[str, Callable[[Bench], Iterator[Row]]] = {
     "records": records.rows,
     "log": log.rows,
+    "manager": manager.rows,
     "tool": tool.rows,
     "spark": spark.rows,
 }

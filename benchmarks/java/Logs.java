@@ -30,10 +30,16 @@ final class Logs {
 
     /** Opens as after an orderly stop; all is on the disk up to the recovery point. */
     static UnifiedLog open(File directory, LogConfig config, long recoveryPoint) throws Exception {
+        return open(directory, config, 0, recoveryPoint, true);
+    }
+
+    /** Opens as after an orderly stop or a crash. */
+    static UnifiedLog open(File directory, LogConfig config, long logStart, long recoveryPoint, boolean clean)
+        throws Exception {
         return UnifiedLog.create(
             directory,
             config,
-            0,
+            logStart,
             recoveryPoint,
             SCHEDULER,
             new BrokerTopicStats(),
@@ -42,7 +48,7 @@ final class Logs {
             new ProducerStateManagerConfig(PRODUCER_EXPIRATION_MS, false),
             600_000,
             new LogDirFailureChannel(4),
-            true,
+            clean,
             Optional.empty());
     }
 
