@@ -1,8 +1,9 @@
 """`scan`: partitions -> ranges -> tasks -> record batches.
 
-Tasks run on one thread or several; their batches come out in the plan's order. At most `threads` tasks are
-under way, each two batches ahead of its reader, so memory is bounded by batch size times threads, not by
-the data.
+Tasks run on one thread or several; their batches come out in the plan's order. On several threads tasks are
+short, so that a thread is rarely done with its own long before the reader comes to it; one more task than
+there are threads is begun and not yet read to its end, each a few batches ahead of the reader. So memory is
+bounded by batch size times threads, not by the data.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tidelog.scanning.partitions import Partition, find_partitions
 from tidelog.scanning.plan import DEFAULT_SPLIT_BYTES
 from tidelog.scanning.ranges import OffsetRange, is_committed, plan_range
 from tidelog.scanning.stability import log_end_offset, stable_offset
-from tidelog.scanning.tasks import ScanTask, run_task
+from tidelog.scanning.tasks import ScanTask, open_view, run_task
 from tidelog.scanning.timestamps import offset_for_timestamp
 
 __all__ = ["Bound", "plan_scan", "scan"]
@@ -31,7 +32,8 @@ __all__ = ["Bound", "plan_scan", "scan"]
 Bound = int | datetime | Mapping[int, int] | None
 """An offset; a time; an offset by partition number; None for the log's own start or end."""
 
-_AHEAD = 2  # record batches that a task may be ahead of its reader
+_AHEAD = 8  # record batches that a task may be ahead of its reader
+_THREAD_SPLIT_BYTES = 16 << 20  # decoded, most often no more than `_AHEAD` batches
 
 
 def scan(
@@ -44,7 +46,7 @@ def scan(
     isolation: str = "read_uncommitted",
     columns: Iterable[str] | None = None,
     threads: int = 1,
-    split_bytes: int = DEFAULT_SPLIT_BYTES,
+    split_bytes: int | None = None,
     max_rows: int = MAX_ROWS,
     max_bytes: int = MAX_BYTES,
 ) -> pa.RecordBatchReader:
@@ -66,7 +68,7 @@ def scan(
         start=start,
         end=end,
         isolation=isolation,
-        split_bytes=split_bytes if threads == 1 else min(split_bytes, DEFAULT_SPLIT_BYTES),
+        split_bytes=_split_bytes(threads) if split_bytes is None else split_bytes,
     )
     bounds = _Bounds(max_rows, max_bytes)
     batches = (
@@ -75,6 +77,10 @@ def scan(
         else _one_by_one(tasks, projection, bounds)
     )
     return pa.RecordBatchReader.from_batches(projection.schema, batches)
+
+
+def _split_bytes(threads: int) -> int:
+    return DEFAULT_SPLIT_BYTES if threads == 1 else _THREAD_SPLIT_BYTES
 
 
 def plan_scan(
@@ -150,6 +156,7 @@ def _in_order(
         queue.Queue(maxsize=_AHEAD) for _ in tasks
     ]
     stop = threading.Event()
+    unread = threading.Semaphore(threads + 1)
     todo = iter(list(zip(tasks, queues, strict=True)))
     todo_lock = threading.Lock()
 
@@ -163,13 +170,20 @@ def _in_order(
         raise _Stopped
 
     def work() -> None:
+        opened, view = "", None  # the file of the last task: most often of the next one, too
         while True:
+            unread.acquire()
             with todo_lock:
                 task, target = next(todo, (None, None))
-            if task is None or target is None:
+            if task is None or target is None or stop.is_set():
+                unread.release()  # the next one has to end, too
                 return
             try:
-                for batch in run_task(task, projection, max_rows=bounds.max_rows, max_bytes=bounds.max_bytes):
+                if task.source != opened or view is None or view.size < task.end_position:
+                    opened, view = task.source, open_view(task)
+                for batch in run_task(
+                    task, projection, max_rows=bounds.max_rows, max_bytes=bounds.max_bytes, view=view
+                ):
                     put(target, batch)
                 put(target, None)
             except _Stopped:
@@ -186,7 +200,9 @@ def _in_order(
                 if isinstance(item, BaseException):
                     raise item
                 yield item
+            unread.release()
     finally:
         stop.set()
+        unread.release()
         for worker in workers:
             worker.join()
