@@ -1,4 +1,4 @@
-"""Manager: recovery after a crash and loading many logs. Kafka's side loads the same logs as its LogManager does.
+"""Manager: recovery after a crash, loading many logs. Kafka's side loads them as its LogManager does.
 
     recover   one log from offset 0 on, without indexes and snapshots: every batch is checked, all is rebuilt
     load      a root of many logs that was closed in order: our whole `open`, metadata included, against

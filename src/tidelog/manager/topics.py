@@ -56,6 +56,8 @@ def known_config(config: Mapping[str, str], defaults: LogConfig) -> tuple[LogCon
     Another version of Kafka may have set what this one does not know. That must not keep a log from being
     opened; it stays in the metadata as it is.
     """
+    if not config:
+        return defaults, []
     try:
         return LogConfig.from_properties(config, defaults), []
     except ConfigError:

@@ -88,6 +88,10 @@ class DirectoryState(enum.Enum):
     STRAY = "-stray"
 
 
+_KINDS = {kind.value: kind for kind in FileKind}
+_TRANSIENTS = {transient.value: transient for transient in Transient}
+
+
 @dataclass(frozen=True, slots=True)
 class SegmentFileName:
     """The parts of a segment's or snapshot's file name."""
@@ -122,7 +126,7 @@ def parse_segment_file(name: str) -> SegmentFileName | None:
     match = _SEGMENT_FILE.fullmatch(name)
     if match is None or (offset := int(match[1])) > _MAX_OFFSET:
         return None
-    return SegmentFileName(offset, FileKind(match[2]), Transient(match[3]))
+    return SegmentFileName(offset, _KINDS[match[2]], _TRANSIENTS[match[3]])
 
 
 def format_partition_directory(
