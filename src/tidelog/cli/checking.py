@@ -21,7 +21,7 @@ from tidelog.storage.files import parent
 from tidelog.storage.names import META_PROPERTIES_FILE, FileKind, parse_partition_directory
 from tidelog.types import TopicPartition
 
-__all__ = ["recover_path", "retain_path", "verify_path"]
+__all__ = ["existing_directory", "log_bytes", "parse_settings", "recover_path", "retain_path", "verify_path"]
 
 _FINDINGS = (
     Column("kind", "KIND"),
@@ -51,7 +51,16 @@ _RETENTION = (
 )
 
 
-def _directory(path: Path) -> str:
+def parse_settings(settings: Sequence[str]) -> dict[str, str]:
+    """What `--config` was given: KEY=VALUE, any number of times."""
+    pairs = [setting.partition("=") for setting in settings]
+    if any(not equals for _, equals, _ in pairs):
+        raise UsageError(f"--config takes KEY=VALUE, not {' '.join(settings)!r}")
+    return {key: value for key, _, value in pairs}
+
+
+def existing_directory(path: Path) -> str:
+    """A directory's path as text; UsageError where it is none."""
     found = str(path.absolute())
     if not path.is_dir():
         raise UsageError(
@@ -65,11 +74,11 @@ def _directory(path: Path) -> str:
 
 def verify_path(path: Path, output: Output, *, deep: bool) -> int:
     """Check a root or partition; the exit code."""
-    directory = _directory(path)
+    directory = existing_directory(path)
     counts = dict.fromkeys(Kind, 0)
 
     def rows() -> Iterator[Sequence[Cell]]:
-        with output.progress(_log_bytes(directory), "verifying") as progress:
+        with output.progress(log_bytes(directory), "verifying") as progress:
             findings: Iterator[Finding]
             if is_partition(LOCAL, directory):
                 facts = verify_partition(LOCAL, directory, deep=deep, advance=progress.advance)
@@ -87,7 +96,7 @@ def verify_path(path: Path, output: Output, *, deep: bool) -> int:
     return FOUND_WRONG if damage else 0
 
 
-def _log_bytes(directory: str) -> int:
+def log_bytes(directory: str) -> int:
     """How many bytes the log files in a root or partition have."""
     found = (path for path in Path(directory).rglob(f"*{FileKind.LOG.value}"))
     return sum(path.stat().st_size for path in found if path.is_file())
@@ -98,13 +107,13 @@ def _log_bytes(directory: str) -> int:
 
 def recover_path(path: Path, output: Output, *, recovery_point: int | None, keep: Path | None) -> int:
     """Recover a root or partition; the exit code."""
-    directory = _directory(path)
+    directory = existing_directory(path)
     fs: FileSystem = LOCAL
     keeping = None
     if keep is not None:
         keep.mkdir(parents=True, exist_ok=True)
         fs = keeping = KeepingFileSystem(LOCAL, str(keep.absolute()))
-    with output.progress(_log_bytes(directory), "recovering") as progress:
+    with output.progress(log_bytes(directory), "recovering") as progress:
         done = 0
 
         def tell(event: Event) -> None:
@@ -145,18 +154,15 @@ def _recovered_row(one: Recovered) -> Sequence[Cell]:
 
 def retain_path(path: Path, output: Output, *, dry_run: bool, settings: Sequence[str]) -> int:
     """Show what retention deletes from a root or partition, and delete it unless `dry_run`."""
-    directory = _directory(path)
-    pairs = [setting.partition("=") for setting in settings]
-    if any(not equals for _, equals, _ in pairs):
-        raise UsageError(f"--config takes KEY=VALUE, not {' '.join(settings)!r}")
+    directory = existing_directory(path)
+    config = parse_settings(settings)
     alone = is_partition(LOCAL, directory)
     root = parent(directory) if alone else directory
     if dry_run:
         names = [directory.rpartition("/")[2]] if alone else list(partition_directories(LOCAL, root)[0])
-        config = {key: value for key, _, value in pairs}
         planned = plan_root_retention(LOCAL, root, names, time.time_ns() // 1_000_000, config)
     else:
-        if pairs:
+        if config:
             raise UsageError("--config is for --dry-run; what is deleted follows the topic's own config")
         planned = _retain(
             root, parse_partition_directory(Path(directory).name).topic_partition if alone else None

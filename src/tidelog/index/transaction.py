@@ -25,7 +25,7 @@ from tidelog.errors import InvalidIndexError, LogClosedError, OffsetsOutOfOrderE
 from tidelog.storage import Directory, File
 from tidelog.storage.names import FileKind, Transient, format_segment_file
 
-__all__ = ["AbortedTxn", "TransactionIndex", "TxnIndexSearchResult"]
+__all__ = ["AbortedTxn", "TransactionIndex", "TxnIndexSearchResult", "decode_entries"]
 
 _ENTRY = struct.Struct(">hqqqq")
 _CURRENT_VERSION = 0
@@ -46,6 +46,11 @@ class AbortedTxn:
         return _ENTRY.pack(
             _CURRENT_VERSION, self.producer_id, self.first_offset, self.last_offset, self.last_stable_offset
         )
+
+
+def decode_entries(data: bytes) -> list[AbortedTxn]:
+    """The transactions in the bytes of sound, whole entries."""
+    return [AbortedTxn(*fields) for _, *fields in _ENTRY.iter_unpack(data)]
 
 
 class TxnIndexSearchResult(NamedTuple):

@@ -12,17 +12,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from tidelog.errors import CorruptRecordError, IndexOffsetOverflowError
-from tidelog.index import AbortedTxn, ActiveOffsetIndex, ActiveTimeIndex, TransactionIndex
+from tidelog.index import AbortedTxn
 from tidelog.kernels.entries import OFFSET_RANGE, index_entries
 from tidelog.records.batches import BatchTable, scan_batches
 
-__all__ = ["Rebuilding", "RecoveryState"]
+__all__ = ["EntryIndex", "Rebuilding", "RecoveryState", "TxnEntries"]
 
 _RUN = 4096
 _MAGIC_V2 = 2
@@ -39,6 +39,39 @@ class RecoveryState(Protocol):
         """
 
 
+class EntryIndex(Protocol):
+    """An offset or time index that takes entries: the active segment's, or one in memory."""
+
+    ENTRY_SIZE: ClassVar[int]
+
+    @property
+    def entries(self) -> int:
+        """The number of entries."""
+
+    @property
+    def length(self) -> int:
+        """The bytes that there is room for."""
+
+    def reset(self) -> None:
+        """Remove all entries."""
+
+    def resize(self, new_size: int) -> bool:
+        """Make room for so many bytes."""
+
+    def append_many(self, keys: npt.ArrayLike, values: npt.ArrayLike, /) -> None:
+        """Add entries."""
+
+
+class TxnEntries(Protocol):
+    """A transaction index that takes entries."""
+
+    def reset(self) -> None:
+        """Remove all entries."""
+
+    def append(self, txn: AbortedTxn) -> None:
+        """Add an entry."""
+
+
 class Rebuilding:
     """Steps 1 to 3."""
 
@@ -46,7 +79,7 @@ class Rebuilding:
         self,
         base_offset: int,
         interval: int,
-        indexes: tuple[ActiveOffsetIndex, ActiveTimeIndex, TransactionIndex],
+        indexes: tuple[EntryIndex, EntryIndex, TxnEntries],
         state: RecoveryState,
         source: str,
     ) -> None:
@@ -146,7 +179,7 @@ class _Entries(NamedTuple):
     times: npt.NDArray[np.int64]
 
 
-def _grow(index: ActiveOffsetIndex | ActiveTimeIndex, entries: int) -> None:
+def _grow(index: EntryIndex, entries: int) -> None:
     """Give an index that was configured too small for this segment the room that it needs."""
     needed = (index.entries + entries) * index.ENTRY_SIZE
     if needed > index.length:

@@ -17,13 +17,21 @@ if TYPE_CHECKING:
 __all__ = ["atomic_write"]
 
 
-def atomic_write(fs: FileSystem, path: StrPath, data: ReadableBuffer, *, sync_directory: bool = True) -> None:
+def atomic_write(
+    fs: FileSystem,
+    path: StrPath,
+    data: ReadableBuffer,
+    *,
+    sync_directory: bool = True,
+    temporary: str | None = None,
+) -> None:
     """Make `path` a file that holds `data`, durably.
 
     With `sync_directory=False` step 4 is left to the caller, who replaces several files of a directory.
+    `temporary` is another name for step 1, for callers who may be several.
     """
     target = os.fspath(path)
-    temporary = f"{target}.tmp"
+    temporary = temporary or f"{target}.tmp"
     file = fs.open(temporary, create=True)
     try:
         file.truncate(0)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-
-import numpy as np
 
 from tidelog.errors import InvalidIndexError
 from tidelog.log.snapshots import decode_snapshot
 from tidelog.manager.verification.findings import Finding, Kind
-from tidelog.manager.verification.segment import SegmentFacts, verify_segment
+from tidelog.manager.verification.segment import SegmentFacts, SegmentPlace, verify_segment
 from tidelog.storage import FileSystem, read_epoch_checkpoint, read_file
 from tidelog.storage.metadata import read_partition_metadata
 from tidelog.storage.names import (
@@ -19,10 +17,19 @@ from tidelog.storage.names import (
     PARTITION_METADATA_FILE,
     FileKind,
     Transient,
+    format_segment_file,
     parse_segment_file,
 )
 
-__all__ = ["PartitionFacts", "verify_partition"]
+__all__ = [
+    "PartitionFacts",
+    "PartitionFiles",
+    "SegmentPlace",
+    "SegmentSummary",
+    "conclude_partition",
+    "list_partition",
+    "verify_partition",
+]
 
 
 @dataclass(slots=True)
@@ -38,6 +45,33 @@ class PartitionFacts:
     findings: list[Finding] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class PartitionFiles:
+    """What a partition's directory lists, and what that alone tells."""
+
+    path: str
+    names: Sequence[str]
+    segments: list[SegmentPlace] = field(default_factory=list)
+    snapshots: list[tuple[int, str]] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentSummary:
+    """What the check of a segment comes to."""
+
+    size: int
+    next_offset: int
+    epochs: Mapping[int, int]
+    """The first offset of each leader epoch in it."""
+    findings: Sequence[Finding] = ()
+
+    @classmethod
+    def of(cls, facts: SegmentFacts) -> SegmentSummary:
+        """What a whole segment's facts come to."""
+        return cls(facts.size, facts.next_offset, facts.epoch_starts, facts.findings)
+
+
 def verify_partition(
     fs: FileSystem,
     path: str,
@@ -46,10 +80,19 @@ def verify_partition(
     advance: Callable[[int], None] = lambda size: None,
 ) -> PartitionFacts:
     """Check a partition's directory; `advance` hears of the bytes of log files as they are done."""
+    files = list_partition(fs, path)
+    summaries = []
+    for place in files.segments:
+        summaries.append(SegmentSummary.of(verify_segment(fs, place, deep=deep)))
+        advance(place.size)
+    return conclude_partition(fs, files, summaries)
+
+
+def list_partition(fs: FileSystem, path: str) -> PartitionFiles:
+    """Look at the names in a partition's directory."""
     names = sorted(entry.name for entry in fs.list(path) if not entry.is_directory)
-    found = PartitionFacts(path)
+    found = PartitionFiles(path, names)
     kinds: dict[int, set[FileKind]] = {}
-    snapshots = []
     for name in names:
         file = parse_segment_file(name)
         if file is None:
@@ -58,7 +101,7 @@ def verify_partition(
             cause = f"left by a crash or on its way out ({file.transient.value}); the next opening sees to it"
             found.findings.append(Finding(Kind.NOTE, f"{path}/{name}", cause))
         elif file.kind is FileKind.SNAPSHOT:
-            snapshots.append((file.offset, name))
+            found.snapshots.append((file.offset, name))
         else:
             kinds.setdefault(file.offset, set()).add(file.kind)
     bases = sorted(base for base, has in kinds.items() if FileKind.LOG in has)
@@ -68,26 +111,30 @@ def verify_partition(
                 Kind.NOTE, f"{path}/{base:020d}.*", "index files without a log; the next opening removes them"
             )
         )
-    epochs: dict[int, int] = {}
     for base, following in zip(bases, [*bases[1:], None], strict=True):
-        facts = verify_segment(fs, path, base, kinds[base], next_base=following, deep=deep)
-        _add(found, facts, epochs)
-        advance(facts.size)
-    found.start_offset = bases[0] if bases else 0
-    found.findings += _snapshots(fs, path, snapshots)
-    found.findings += _epochs(fs, path, names, epochs, found.end_offset)
-    found.findings += _metadata(fs, path, names)
+        size = fs.stat(f"{path}/{format_segment_file(base, FileKind.LOG)}").size
+        found.segments.append(SegmentPlace(path, base, frozenset(kinds[base]), following, size))
     return found
 
 
-def _add(found: PartitionFacts, facts: SegmentFacts, epochs: dict[int, int]) -> None:
-    found.segments += 1
-    found.size_bytes += facts.size
-    found.end_offset = max(found.end_offset, facts.next_offset)
-    found.findings += facts.findings
-    for epoch in np.unique(facts.epoch).tolist():
-        first = int(facts.first[int(np.argmax(facts.epoch == epoch))])
-        epochs.setdefault(epoch, first)
+def conclude_partition(
+    fs: FileSystem, files: PartitionFiles, summaries: Iterable[SegmentSummary]
+) -> PartitionFacts:
+    """Put together what its segments came to, in order, and check the files that tell about all of them."""
+    found = PartitionFacts(files.path, findings=list(files.findings))
+    epochs: dict[int, int] = {}
+    for summary in summaries:
+        found.segments += 1
+        found.size_bytes += summary.size
+        found.end_offset = max(found.end_offset, summary.next_offset)
+        found.findings += summary.findings
+        for epoch, first in summary.epochs.items():
+            epochs.setdefault(epoch, first)
+    found.start_offset = files.segments[0].base_offset if files.segments else 0
+    found.findings += _snapshots(fs, files.path, files.snapshots)
+    found.findings += _epochs(fs, files.path, files.names, epochs, found.end_offset)
+    found.findings += _metadata(fs, files.path, files.names)
+    return found
 
 
 def _snapshots(fs: FileSystem, path: str, snapshots: Sequence[tuple[int, str]]) -> Iterator[Finding]:

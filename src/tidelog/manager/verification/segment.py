@@ -13,13 +13,14 @@ Transaction index. Entries are whole, versions known, last offsets grow; where t
 offset, it is a marker of that producer.
 
 The last segment's indexes may be preallocated: zeros at their end are no entries. After damage in the log,
-only what comes before it is compared.
+only what comes before it is compared. Of one segment, so many findings are told; the rest is counted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -31,16 +32,40 @@ from tidelog.records.batches import BatchTable
 from tidelog.storage import FileSystem, map_file, read_file
 from tidelog.storage.names import FileKind, SegmentFileName
 
-__all__ = ["SegmentFacts", "verify_segment"]
+__all__ = ["SegmentFacts", "SegmentPlace", "verify_segment"]
+
+MAX_FINDINGS = 1000
+"""Findings that are told of one segment."""
 
 _RUN = 1 << 16
-_OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
-_TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
-_TXN_ENTRY = np.dtype(
+OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
+TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
+TXN_ENTRY = np.dtype(
     [("version", ">i2"), ("producer", ">i8"), ("first", ">i8"), ("last", ">i8"), ("stable", ">i8")]
 )
 
 Int64s = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentPlace:
+    """A segment's files: where they are, which there are, and where the next segment begins (None: last)."""
+
+    directory: str
+    base_offset: int
+    kinds: frozenset[FileKind]
+    next_base: int | None
+    size: int
+    """Bytes of the log."""
+
+    @property
+    def is_last(self) -> bool:
+        """Whether it is the log's last segment."""
+        return self.next_base is None
+
+    def path(self, kind: FileKind) -> str:
+        """One of its files."""
+        return f"{self.directory}/{SegmentFileName(self.base_offset, kind)}"
 
 
 @dataclass(slots=True)
@@ -60,51 +85,82 @@ class SegmentFacts:
     control: npt.NDArray[np.bool_]
     findings: list[Finding] = field(default_factory=list)
 
+    @classmethod
+    def of(
+        cls, table: BatchTable, base_offset: int, size: int, sound: int, findings: list[Finding]
+    ) -> SegmentFacts:
+        """The facts of a table of batches."""
+        return cls(
+            base_offset,
+            size,
+            sound,
+            table.position,
+            table.base_offset,
+            table.last_offset,
+            table.max_timestamp,
+            table.leader_epoch,
+            table.producer_id,
+            table.is_control,
+            findings,
+        )
+
+    @property
+    def epoch_starts(self) -> dict[int, int]:
+        """The first offset of each leader epoch."""
+        epochs, firsts = np.unique(self.epoch, return_index=True)
+        return dict(zip(epochs.tolist(), self.first[firsts].tolist(), strict=True))
+
     @property
     def next_offset(self) -> int:
         """The offset behind the last sound batch."""
         return int(self.last[-1]) + 1 if len(self.last) else self.base_offset
 
 
-def verify_segment(
-    fs: FileSystem,
-    directory: str,
-    base_offset: int,
-    kinds: set[FileKind],
-    *,
-    next_base: int | None,
-    deep: bool = False,
-) -> SegmentFacts:
-    """Check a segment; `next_base` is where the next one begins, None for the last."""
-
-    def path(kind: FileKind) -> str:
-        return f"{directory}/{SegmentFileName(base_offset, kind)}"
-
-    facts = _verify_log(fs, path(FileKind.LOG), base_offset, next_base, deep)
-    last = next_base is None
-    for kind, check in (
-        (FileKind.OFFSET_INDEX, _offset_index),
-        (FileKind.TIME_INDEX, _time_index),
-        (FileKind.TXN_INDEX, _txn_index),
-    ):
-        if kind in kinds:
-            facts.findings += check(read_file(fs, path(kind)), path(kind), facts, last)
-        elif kind is not FileKind.TXN_INDEX:
-            facts.findings.append(Finding(Kind.DAMAGE, path(kind), "the index is missing"))
+def verify_segment(fs: FileSystem, place: SegmentPlace, *, deep: bool = False) -> SegmentFacts:
+    """Check a segment."""
+    facts = _verify_log(fs, place, deep)
+    findings = islice(_verify_indexes(fs, place, facts), MAX_FINDINGS + 1)
+    facts.findings = [*facts.findings, *findings][: MAX_FINDINGS + 1]
+    if len(facts.findings) > MAX_FINDINGS:
+        log = place.path(FileKind.LOG)
+        facts.findings[-1] = Finding(Kind.DAMAGE, log, f"there is more than the {MAX_FINDINGS} places told")
     return facts
+
+
+def _verify_indexes(fs: FileSystem, place: SegmentPlace, facts: SegmentFacts) -> Iterator[Finding]:
+    for kind, check in CHECKS.items():
+        path = place.path(kind)
+        if kind in place.kinds:
+            yield from check(read_file(fs, path), path, facts, place.is_last)
+        elif kind is not FileKind.TXN_INDEX:
+            yield Finding(Kind.DAMAGE, path, "the index is missing")
 
 
 # ---- the log
 
 
-def _verify_log(
-    fs: FileSystem, path: str, base_offset: int, next_base: int | None, deep: bool
-) -> SegmentFacts:
+def _verify_log(fs: FileSystem, place: SegmentPlace, deep: bool) -> SegmentFacts:
+    path = place.path(FileKind.LOG)
     buffer = map_file(fs, path)
+    table, fault = scan_log(buffer, 0, len(buffer), path, deep)
+    findings = list(islice(bad_offsets(table, path, place.base_offset, place.next_base), MAX_FINDINGS))
+    if fault is not None:
+        following = int(table.last_offset[-1]) + 1 if len(table) else place.base_offset
+        findings.append(
+            Finding(Kind.DAMAGE, path, fault.reason, fault.position, following, end_offset=place.next_base)
+        )
+    sound = fault.position if fault is not None else len(buffer)
+    return SegmentFacts.of(table, place.base_offset, len(buffer), sound, findings)
+
+
+def scan_log(
+    buffer: memoryview, start: int, end: int, path: str, deep: bool
+) -> tuple[BatchTable, CorruptRecordError | None]:
+    """The sound batches of buffer[start:end] from `start` on, and what ended them before `end`."""
     tables: list[BatchTable] = []
-    position, fault = 0, None
-    while position < len(buffer) and fault is None:
-        scan = scan_batches(buffer, start=position, max_batches=_RUN, source=path)
+    position, fault = start, None
+    while position < end and fault is None:
+        scan = scan_batches(buffer, start=position, end=end, max_batches=_RUN, source=path)
         fault, position = scan.fault, scan.end
         tables.append(scan.table)
         if deep and fault is None:
@@ -112,27 +168,7 @@ def _verify_log(
     rows = np.concatenate([table.rows for table in tables]) if tables else np.empty((0, 16), np.int64)
     if fault is not None and fault.position >= 0:
         rows = rows[rows[:, 0] < fault.position]
-    table = BatchTable(np.ascontiguousarray(rows))
-    findings = list(_bad_offsets(table, path, base_offset, next_base))
-    if fault is not None:
-        following = int(table.last_offset[-1]) + 1 if len(table) else base_offset
-        findings.append(
-            Finding(Kind.DAMAGE, path, fault.reason, fault.position, following, end_offset=next_base)
-        )
-    sound = fault.position if fault is not None else len(buffer)
-    return SegmentFacts(
-        base_offset,
-        len(buffer),
-        sound,
-        table.position,
-        table.base_offset,
-        table.last_offset,
-        table.max_timestamp,
-        table.leader_epoch,
-        table.producer_id,
-        table.is_control,
-        findings,
-    )
+    return BatchTable(np.ascontiguousarray(rows)), fault
 
 
 def _undecodable(buffer: memoryview, table: BatchTable, path: str) -> CorruptRecordError | None:
@@ -144,7 +180,8 @@ def _undecodable(buffer: memoryview, table: BatchTable, path: str) -> CorruptRec
     return None
 
 
-def _bad_offsets(table: BatchTable, path: str, base_offset: int, next_base: int | None) -> Iterator[Finding]:
+def bad_offsets(table: BatchTable, path: str, base_offset: int, next_base: int | None) -> Iterator[Finding]:
+    """Batches whose offsets are not above those before, or reach into the next segment."""
     if not len(table):
         return
     before = np.concatenate(([base_offset - 1], table.last_offset[:-1]))
@@ -192,57 +229,60 @@ def _entries(
 
 
 def _offset_index(data: bytes, path: str, facts: SegmentFacts, last: bool) -> Iterator[Finding]:
-    entries, findings = _entries(data, _OFFSET_ENTRY, path, last)
+    entries, findings = _entries(data, OFFSET_ENTRY, path, last)
     yield from findings
     offsets = entries["offset"].astype(np.int64) + facts.base_offset
     positions = entries["position"].astype(np.int64)
-    yield from _not_growing(offsets, path, _OFFSET_ENTRY.itemsize, "offset", offsets)
-    yield from _not_growing(positions, path, _OFFSET_ENTRY.itemsize, "position", offsets)
-    where = np.searchsorted(facts.position, positions)
-    for index in np.flatnonzero(positions < facts.sound):
-        at, batch = int(index) * _OFFSET_ENTRY.itemsize, int(where[index])
+    yield from _not_growing(offsets, path, OFFSET_ENTRY.itemsize, "offset", offsets)
+    yield from _not_growing(positions, path, OFFSET_ENTRY.itemsize, "position", offsets)
+    batch = np.minimum(np.searchsorted(facts.position, positions), max(len(facts.position) - 1, 0))
+    compared = np.flatnonzero(positions < facts.sound) if len(facts.position) else np.empty(0, np.int64)
+    astray = facts.position[batch[compared]] != positions[compared]
+    late = facts.first[batch[compared]] > offsets[compared]
+    for index in compared[astray | late].tolist():
         entry = f"entry ({offsets[index]}, {positions[index]})"
-        if batch >= len(facts.position) or facts.position[batch] != positions[index]:
-            yield Finding(Kind.DAMAGE, path, f"{entry}: no batch begins there", at, int(offsets[index]))
-        elif facts.first[batch] > offsets[index]:
-            cause = f"{entry}: the batch there begins at offset {facts.first[batch]}"
-            yield Finding(Kind.DAMAGE, path, cause, at, int(offsets[index]))
+        cause = f"{entry}: no batch begins there"
+        if facts.position[batch[index]] == positions[index]:
+            cause = f"{entry}: the batch there begins at offset {facts.first[batch[index]]}"
+        yield Finding(Kind.DAMAGE, path, cause, index * OFFSET_ENTRY.itemsize, int(offsets[index]))
     if facts.sound == facts.size:
         for index in np.flatnonzero(positions >= facts.size)[:1]:
             cause = f"entry ({offsets[index]}, {positions[index]}) lies behind the log's end"
-            yield Finding(Kind.DAMAGE, path, cause, int(index) * _OFFSET_ENTRY.itemsize, int(offsets[index]))
+            yield Finding(Kind.DAMAGE, path, cause, int(index) * OFFSET_ENTRY.itemsize, int(offsets[index]))
 
 
 def _time_index(data: bytes, path: str, facts: SegmentFacts, last: bool) -> Iterator[Finding]:
-    entries, findings = _entries(data, _TIME_ENTRY, path, last)
+    entries, findings = _entries(data, TIME_ENTRY, path, last)
     yield from findings
     times = entries["timestamp"].astype(np.int64)
     offsets = entries["offset"].astype(np.int64) + facts.base_offset
-    yield from _not_growing(times, path, _TIME_ENTRY.itemsize, "timestamp", offsets)
-    largest = np.maximum.accumulate(facts.timestamp) if len(facts.timestamp) else facts.timestamp
+    yield from _not_growing(times, path, TIME_ENTRY.itemsize, "timestamp", offsets)
     where = np.searchsorted(facts.last, offsets)
-    for index, (time, offset) in enumerate(zip(times.tolist(), offsets.tolist(), strict=True)):
-        batch, at = int(where[index]), index * _TIME_ENTRY.itemsize
-        if batch >= len(facts.last):
-            if facts.sound == facts.size:
-                cause = f"entry ({time}, {offset}) lies behind the log's end"
-                yield Finding(Kind.DAMAGE, path, cause, at, offset)
-            return
-        if largest[batch] > time and facts.last[batch] <= offset:
-            cause = f"entry ({time}, {offset}): there is a later time before it, {largest[batch]}"
-            yield Finding(Kind.DAMAGE, path, cause, at, offset)
-        elif facts.timestamp[batch] != time and facts.first[batch] <= offset:
-            cause = f"entry ({time}, {offset}): the batch there has {facts.timestamp[batch]}"
-            yield Finding(Kind.DAMAGE, path, cause, at, offset)
+    beyond = np.flatnonzero(where >= len(facts.last))
+    count = int(beyond[0]) if len(beyond) else len(offsets)
+    batch, held = where[:count], offsets[:count]
+    largest = np.maximum.accumulate(facts.timestamp)[batch] if count else held
+    hides = (largest > times[:count]) & (facts.last[batch] <= held)
+    wrong = (facts.timestamp[batch] != times[:count]) & (facts.first[batch] <= held)
+    for index in np.flatnonzero(hides | wrong).tolist():
+        cause = f"entry ({times[index]}, {offsets[index]}): "
+        if hides[index]:
+            cause += f"there is a later time before it, {largest[index]}"
+        else:
+            cause += f"the batch there has {facts.timestamp[batch[index]]}"
+        yield Finding(Kind.DAMAGE, path, cause, index * TIME_ENTRY.itemsize, int(offsets[index]))
+    if len(beyond) and facts.sound == facts.size:
+        cause = f"entry ({times[count]}, {offsets[count]}) lies behind the log's end"
+        yield Finding(Kind.DAMAGE, path, cause, count * TIME_ENTRY.itemsize, int(offsets[count]))
 
 
 def _txn_index(data: bytes, path: str, facts: SegmentFacts, last: bool) -> Iterator[Finding]:
-    size = _TXN_ENTRY.itemsize
+    size = TXN_ENTRY.itemsize
     whole = len(data) // size
     if whole * size < len(data):
         cause = f"{len(data)} bytes are not a number of {size}-byte entries"
         yield Finding(Kind.DAMAGE, path, cause, whole * size)
-    entries = np.frombuffer(data, _TXN_ENTRY, count=whole)
+    entries = np.frombuffer(data, TXN_ENTRY, count=whole)
     lasts = entries["last"].astype(np.int64)
     yield from _not_growing(lasts, path, size, "last offset", lasts)
     where = np.searchsorted(facts.last, lasts)
@@ -266,3 +306,11 @@ def _not_growing(values: Int64s, path: str, size: int, what: str, offsets: Int64
     for index in np.flatnonzero(np.diff(values) <= 0)[:1]:
         cause = f"{what} {values[index + 1]} is not above the one before it ({values[index]})"
         yield Finding(Kind.DAMAGE, path, cause, int(index + 1) * size, int(offsets[index + 1]))
+
+
+CHECKS = {
+    FileKind.OFFSET_INDEX: _offset_index,
+    FileKind.TIME_INDEX: _time_index,
+    FileKind.TXN_INDEX: _txn_index,
+}
+"""How each index is compared with the log: (its bytes, its path, the log's facts, is it the last segment)."""
