@@ -7,7 +7,8 @@ noted at which step it was acknowledged; of each deletion, at which step it bega
 1. the store opens, and no partition is offline;
 2. what was acknowledged with sync before the cut, and whose deletion had not begun, is there, byte for byte;
 3. every record that can be read is one that was appended at that offset;
-4. the store can be appended to, closed and opened again.
+4. moves that were cut short can be finished, and leave 2. and 3. true;
+5. the store can be appended to, closed and opened again.
 """
 
 from __future__ import annotations
@@ -248,6 +249,11 @@ def check(life: Life, step: int, fs: CrashFileSystem, *, again: bool = False) ->
             assert gone or step < history.registered, f"{name} is lost"
             continue
         _check_partition(there[name], history, step)
+    if store.unfinished_moves:
+        store.resume_moves()
+        assert not store.unfinished_moves
+        for name in life.histories.keys() & there.keys():
+            _check_partition(there[name], life.histories[name], step)
     for partition in there.values():
         end = partition.log_end_offset
         partition.append([Record(b"after")], sync=True)

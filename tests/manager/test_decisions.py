@@ -61,7 +61,9 @@ def test_directories_meet_their_fates() -> None:
         ("t-0.00-delete", None, ROOT),
         ("t-0.00-stray", None, ROOT),
         ("t-0.00-future", None, SECOND),
-    ) == [Fate.LOAD, Fate.STRAY, Fate.STRAY, Fate.LEAVE, Fate.DELETE, Fate.LEAVE, Fate.LEAVE]
+        ("u-0.00-future", None, SECOND),
+    ) == [Fate.LOAD, Fate.STRAY, Fate.STRAY, Fate.LEAVE, Fate.DELETE, Fate.LEAVE, Fate.LEAVE, Fate.STRAY]
+    assert fates(image, ("u-0.00-future", None, SECOND), adopt=True) == [Fate.LEAVE]
     assert fates(image, ("t-0", None, ROOT)) == [Fate.LOAD]
     assert fates(image, ("t-0", OTHER, ROOT)) == [Fate.STRAY]
 

@@ -373,6 +373,49 @@ def test_a_move_that_fails_is_undone(tmp_path: Path) -> None:
         assert [path.name for path in roots[1].iterdir() if path.is_dir()] == []
 
 
+@pytest.mark.parametrize("common", [0, 60, 150])
+def test_a_move_that_was_cut_short_goes_on_where_it_was(tmp_path: Path, common: int) -> None:
+    roots = [tmp_path / "a", tmp_path / "b"]
+    with tidelog.open(roots) as store:
+        store.create_topic("t", 1, SMALL)
+        fill(store.partition("t"), 200)
+        topic_id = store.partition("t").topic_id
+        source = store.partition("t").log
+        # What a crash leaves: 150 records, of which only `common` are still the source's.
+        future = roots[1] / f"t-0.{uuid.uuid4().hex}-future"
+        with tidelog.Log.open(future, source.config, topic_id=topic_id) as copy:
+            while copy.log_end_offset < common:
+                copy.append_as_follower(source.read(copy.log_end_offset, 300).data)
+            while copy.log_end_offset < 150:
+                copy.append_as_leader([Record(b"lost")] * 5)
+    written: list[int] = []
+
+    def rule(call: Any) -> None:
+        if call.operation == "pwrite" and "-future" in call.path and call.path.endswith(".log"):
+            written.append(call.size)
+
+    with tidelog.open(roots, fs=FaultyFileSystem(LOCAL, rule), background=False) as store:
+        assert store.unfinished_moves == {TopicPartition("t", 0): str(roots[1])}
+        whole = store.partition("t").log.size
+        store.resume_moves()
+        assert store.unfinished_moves == {}
+        assert Path(store.partition("t").log.path) == roots[1] / "t-0"
+        assert values(store, "t") == [one.value for one in some(200)]
+        assert sum(written) <= whole * (200 - common) // 200 + 300
+    with tidelog.open(roots) as store:
+        assert values(store, "t") == [one.value for one in some(200)]
+
+
+def test_a_copy_goes_with_its_topic(tmp_path: Path) -> None:
+    roots = [tmp_path / "a", tmp_path / "b"]
+    with tidelog.open(roots) as store:
+        topic = store.create_topic("t", 1)
+        with tidelog.Log.open(roots[1] / f"t-0.{uuid.uuid4().hex}-future", topic_id=topic.topic_id):
+            pass
+        store.delete_topic("t")
+        assert not store.unfinished_moves
+
+
 # ---- trouble
 
 

@@ -7,22 +7,31 @@
 5. Appends go on, to the new log. The old one is renamed `-delete` and goes after a while.
 
 A crash before 4 leaves the old log in place, after it the new one; the other is set aside as `-stray` at the
-next opening (`survey`), or is a `-future` or `-delete` by name. A move that fails is undone.
+next opening (`survey`), or is a `-future` or `-delete` by name. A move that fails is undone. One that a crash
+has cut short goes on when it is asked for again: what the copy has is compared with the source, which may
+have lost its end in the same crash, and only what is missing is copied.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
 
-from tidelog.errors import LogOfflineError
-from tidelog.log import Log
+import numpy as np
+
+from tidelog.errors import LogOfflineError, TidelogError
+from tidelog.log import FetchData, Log
 from tidelog.manager.directories import remove_tree
 from tidelog.manager.opening import Environment
 from tidelog.manager.partition import Partition
 from tidelog.manager.root import Root
+from tidelog.storage import FileSystem
 from tidelog.storage.names import DirectoryState, format_partition_directory, parse_partition_directory
+from tidelog.types import TopicPartition
 
-__all__ = ["move_log"]
+__all__ = ["move_log", "unfinished_moves"]
+
+_logger = logging.getLogger(__name__)
 
 _CHUNK_BYTES = 8 << 20
 _NEARLY = 1000
@@ -35,10 +44,8 @@ def move_log(
     """Move a partition; its old log, which is for the caller to delete. None if it is there already."""
     if partition.root is target:
         return None
-    _discard_unfinished(partition, target, env)
     source = partition.log
-    name = format_partition_directory(partition.topic_partition, DirectoryState.FUTURE)
-    future = env.open_log(target.file(name), source.config, topic_id=partition.topic_id)
+    future = _resumed(partition, source, target, env) or _begun(partition, source, target, env)
     try:
         env.fs.sync_directory(target.path)
         while True:
@@ -54,13 +61,65 @@ def move_log(
     return source
 
 
-def _discard_unfinished(partition: Partition, target: Root, env: Environment) -> None:
-    """Remove what an earlier move to this root has left."""
-    for entry in env.fs.list(target.path):
+def unfinished_moves(fs: FileSystem, root: str) -> Iterator[tuple[TopicPartition, str]]:
+    """The copies under way that a root has: the partition, and the directory."""
+    for entry in sorted(fs.list(root)):
         if entry.is_directory and entry.name.endswith(DirectoryState.FUTURE.value):
-            parsed = parse_partition_directory(entry.name)
-            if parsed.topic_partition == partition.topic_partition:
-                remove_tree(env.fs, target.file(entry.name))
+            yield parse_partition_directory(entry.name).topic_partition, f"{root}/{entry.name}"
+
+
+def _begun(partition: Partition, source: Log, target: Root, env: Environment) -> Log:
+    """A new copy, empty."""
+    name = format_partition_directory(partition.topic_partition, DirectoryState.FUTURE)
+    return env.open_log(target.file(name), source.config, topic_id=partition.topic_id)
+
+
+def _resumed(partition: Partition, source: Log, target: Root, env: Environment) -> Log | None:
+    """The copy that an earlier move to this root has left, as far as it is one; others are removed."""
+    found = None
+    for owner, path in list(unfinished_moves(env.fs, target.path)):
+        if owner != partition.topic_partition:
+            continue
+        if found is None:
+            try:
+                found = env.open_log(path, source.config, topic_id=partition.topic_id)
+                continue
+            except TidelogError as error:
+                _logger.warning("%s is of no use: %s", path, error)
+        remove_tree(env.fs, path)
+    if found is not None:
+        try:
+            _cut_to_common(source, found)
+        except BaseException:
+            found.close_handlers()
+            raise
+        _logger.info("%s: going on at offset %d", found.path, found.log_end_offset)
+    return found
+
+
+def _cut_to_common(source: Log, future: Log) -> None:
+    """Truncate a copy where it is no longer one."""
+    future.truncate_to(source.log_end_offset)
+    at = start = max(source.log_start_offset, future.log_start_offset)
+    while at < future.log_end_offset:
+        common = _common_end(source.read(at, _CHUNK_BYTES), future.read(at, _CHUNK_BYTES))
+        if common is None and at == start:  # which may lie inside of a batch
+            _begin(source, future)
+            return
+        if common is None:
+            future.truncate_to(at)
+            return
+        at = common
+
+
+def _common_end(source: FetchData, copy: FetchData) -> int | None:
+    """The next offset after the batches that both begin with; None where the first ones differ."""
+    size = min(len(source.data), len(copy.data))
+    mine, other = (np.frombuffer(one.data, np.uint8, size) for one in (source, copy))
+    same = size if np.array_equal(mine, other) else int((mine != other).argmax())
+    batches = copy.batches()
+    whole = int(np.searchsorted(batches.position + batches.size, same, side="right"))
+    return int(batches.last_offset[whole - 1]) + 1 if whole else None
 
 
 def _copy(source: Log, future: Log) -> None:

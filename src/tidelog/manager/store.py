@@ -32,7 +32,7 @@ from tidelog.manager.directories import remove_tree
 from tidelog.manager.events import Event
 from tidelog.manager.maintenance import Maintenance
 from tidelog.manager.metrics import StoreMetrics, measure
-from tidelog.manager.moves import move_log
+from tidelog.manager.moves import move_log, unfinished_moves
 from tidelog.manager.opening import Environment, Opened, open_roots
 from tidelog.manager.partition import Partition
 from tidelog.manager.placement import place
@@ -154,6 +154,11 @@ class Store:
         return list(self._opened.roots)
 
     @property
+    def config(self) -> BrokerConfig:
+        """The broker's configuration, which topics inherit."""
+        return self._env.config
+
+    @property
     def offline_roots(self) -> dict[str, str]:
         """Roots that cannot be used, and why."""
         found = {path: str(error) for path, error in self._opened.offline_roots.items()}
@@ -242,7 +247,7 @@ class Store:
 
     def _add_partitions(self, topic: Topic, numbers: Sequence[int], config: LogConfig) -> None:
         """Register new partitions, then make their logs."""
-        online = [root for root in self.roots if root.offline is None]
+        online = self._online_roots()
         counts = {root: sum(one.root is root for one in self._partitions()) for root in online}
         places = place(numbers, online, counts)
         made = {}
@@ -271,7 +276,14 @@ class Store:
             for partition in topic:
                 if partition.is_online:
                     self._delete_log(partition.detach())
+            for root in self._online_roots():
+                for moving, path in list(unfinished_moves(self._env.fs, root.path)):
+                    if moving.topic == name:
+                        remove_tree(self._env.fs, path)
             self._maintenance.checkpoint()
+
+    def _online_roots(self) -> list[Root]:
+        return [root for root in self.roots if root.offline is None]
 
     def _delete_log(self, log: Log) -> None:
         log.rename(format_partition_directory(log.topic_partition, DirectoryState.DELETE))
@@ -307,6 +319,20 @@ class Store:
         if old is not None:
             self._delete_log(old)
             self._maintenance.checkpoint()
+
+    @property
+    def unfinished_moves(self) -> dict[TopicPartition, str]:
+        """Partitions whose move a crash has cut short, and the root that they were moving to."""
+        return {
+            partition: root.path
+            for root in self._online_roots()
+            for partition, _ in unfinished_moves(self._env.fs, root.path)
+        }
+
+    def resume_moves(self) -> None:
+        """Finish the moves that a crash has cut short, from where they were."""
+        for partition, root in self.unfinished_moves.items():
+            self.move_partition(partition.topic, partition.partition, root)
 
     def _root(self, path: StrPath) -> Root:
         wanted = str(Path(path).absolute())
@@ -379,7 +405,7 @@ class Store:
 
     def _close_logs(self) -> None:
         """Close the logs of all roots, then say of those where all went well that they are in order."""
-        roots = [root for root in self.roots if root.offline is None]
+        roots = self._online_roots()
         mine = {root: [one for one in self._partitions() if one.root is root] for root in roots}
         threads = max(1, len(roots) * self._env.config.num_recovery_threads_per_data_dir)
         with ThreadPoolExecutor(threads, thread_name_prefix="tidelog-close") as pool:

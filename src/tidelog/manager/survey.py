@@ -5,7 +5,8 @@ directory                                      fate
 __cluster_metadata-0                           left alone, always
 -stray                                         left alone
 -delete                                        deleted after a while
--future                                        left alone: a copy under way, which its move will want
+-future, registered                            left alone: a copy under way, which its move will want
+-future, not registered                        stray, or left alone where what is not registered is adopted
 live, registered, its topic's id or none       loaded
 live, registered, another topic's id           stray: an older topic of the same name
 live, not registered                           stray, or adopted where the store may: then all of a topic's
@@ -74,12 +75,15 @@ def judge(found: Iterable[Found], image: MetadataImage, *, adopt: bool) -> list[
 
 def _alone(found: Found, image: MetadataImage, adopt: bool) -> Judged:
     state, partition = found.parsed.state, found.topic_partition
-    if partition.topic == CLUSTER_METADATA_TOPIC or state in (DirectoryState.STRAY, DirectoryState.FUTURE):
+    if partition.topic == CLUSTER_METADATA_TOPIC or state is DirectoryState.STRAY:
         return Judged(found, Fate.LEAVE)
     if state is DirectoryState.DELETE:
         return Judged(found, Fate.DELETE)
     topic = image.topics.get(partition.topic)
-    if topic is None or partition.partition not in topic.partitions:
+    registered = topic is not None and partition.partition in topic.partitions
+    if state is DirectoryState.FUTURE and (registered or adopt):
+        return Judged(found, Fate.LEAVE)
+    if topic is None or not registered:
         if adopt and (topic is None or found.topic_id in (None, topic.topic_id)):
             return Judged(found, Fate.ADOPT)
         return Judged(found, Fate.STRAY, "no such partition is registered")
