@@ -11,7 +11,12 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 import tidelog
+from tests.manager.damage import make_unclean
+from tests.manager.test_recovery import NAMES, stored
+from tests.manager.test_recovery import expected as golden_records
+from tidelog.manager.recovery import recover_root
 from tidelog.records import Record
+from tidelog.storage import LOCAL
 
 if TYPE_CHECKING:
     from tests.oracle import Oracle
@@ -139,3 +144,37 @@ def test_on_a_root_that_a_broker_made(oracle: Oracle, tmp_path: Path) -> None:
             not in AdminClient(QUIET | {"bootstrap.servers": broker.address}).list_topics(timeout=30).topics
         )
         assert consumed(broker.address, "ours", 1, 120) == expected("ours", 1, 120)
+
+
+def watermarks(address: str, topic: str, partition: int) -> tuple[int, int]:
+    settings = {"bootstrap.servers": address, "group.id": "asker", "isolation.level": "read_uncommitted"}
+    consumer = Consumer(QUIET | settings)
+    low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30)
+    consumer.close()
+    return low, high
+
+
+@pytest.mark.parametrize("by", ["store", "command"])
+def test_on_a_root_that_we_recovered_after_a_kill(oracle: Oracle, tmp_path: Path, by: str) -> None:
+    root = make_unclean(tmp_path / "root")
+    if by == "store":
+        with tidelog.open(root) as store:
+            assert not store.offline_partitions
+            ends = {str(one.topic_partition): (one.log_start_offset, one.log_end_offset) for one in store}
+    else:
+        done = recover_root(LOCAL, str(root))
+        assert not [one.error for one in done if one.error]
+        ends = {str(one.partition): (one.log_start_offset, one.log_end_offset) for one in done}
+    assert {name: stored(root / name) for name in NAMES} == {name: golden_records(name) for name in NAMES}
+    with oracle.broker(root, config={"log.cleaner.enable": "false"}) as broker:
+        for name in NAMES:
+            topic, _, number = name.rpartition("-")
+            assert watermarks(broker.address, topic, int(number)) == ends[name]
+        plain = consumed(broker.address, "golden-none", 0, 1560)
+        assert plain == [
+            (offset, key, value, timestamp)
+            for offset, timestamp, key, value in golden_records("golden-none-0")
+        ]
+    assert not list(root.glob("*-stray"))
+    for name in NAMES:
+        assert stored(root / name) == golden_records(name), "the broker changed nothing"
