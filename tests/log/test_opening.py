@@ -96,15 +96,17 @@ def test_what_becomes_of_leftovers_is_a_plan() -> None:
         return [name(text) for text in texts.split()]
 
     files = names("0.log 0.index 5.log.cleaned 5.index.swap 7.log.swap 3.log.swap 9.log.deleted 0.snapshot")
-    assert sorted(temporary_files(files)) == sorted(
-        names("5.log.cleaned 5.index.swap 7.log.swap 9.log.deleted")
-    )
+    first, then = temporary_files(files)
+    assert sorted(first) == names("5.index.swap 7.log.swap 9.log.deleted")
+    assert then == names("5.log.cleaned")
     files = names("0.log 0.index 3.log.swap 3.timeindex.swap 3.log 4.index 4.snapshot 6.log 7.log.swap 9.log")
-    plan = plan_swaps(files, {3: 5, 7: 8}.__getitem__)
-    assert sorted(plan.delete) == names("3.log 4.index 4.snapshot 6.log")
-    assert sorted(plan.rename) == sorted(
-        (name(text), name(text[:-5])) for text in ("3.log.swap", "3.timeindex.swap", "7.log.swap")
-    )
+    renamed = [(name(text), name(text[:-5])) for text in ("3.log.swap", "7.log.swap", "3.timeindex.swap")]
+    for first_offset in (0, 2, None):
+        plan = plan_swaps(files, {3: 5, 7: 8}.__getitem__, {0: first_offset}.__getitem__)
+        assert sorted(plan.delete) == names("3.log 4.index 4.snapshot 6.log")
+        assert plan.rename == renamed, "logs first"
+    plan = plan_swaps(files, {3: 5, 7: 8}.__getitem__, {0: 3}.__getitem__)
+    assert sorted(plan.delete) == names("0.index 0.log 3.log 4.index 4.snapshot 6.log"), "0 was split"
     assert orphans(names("0.log 0.index 1.index 2.txnindex 3.snapshot 4.log 5.timeindex.swap")) == names(
         "1.index 2.txnindex"
     )

@@ -7,19 +7,24 @@ keeps what is mapped; what a crash leaves is removed at the next open.
 Segments are replaced so that a crash at any moment leaves the old or the new ones (`leftovers` finishes it):
 
 1. the new ones are complete as `.cleaned`;   2. they are renamed `.swap`, the newest first;
-3. readers see the new ones; the old ones go;   4. `.swap` is taken off the new names.
+3. readers see the new ones; the old ones go;   4. `.swap` is taken off the new names, of logs first.
+
+Each step is on the disk before the next begins, because a disk need not keep the order of renames: a `.swap`
+file without the `.cleaned` ones that are still to follow would look complete, and an index that came before
+its log in step 4 would look like one of the old segment.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from tidelog.errors import InvalidInputError
 from tidelog.log.state import LogState
 from tidelog.segment import ActiveSegment, SealedSegment, Segment
+from tidelog.storage import Directory
 from tidelog.storage.names import Transient
 
-__all__ = ["delete_files", "delete_segments", "raise_log_start", "replace_segments"]
+__all__ = ["delete_files", "delete_segments", "exchange_files", "raise_log_start", "replace_segments"]
 
 
 def delete_files(state: LogState, segments: Sequence[Segment], *, keep_snapshots: Iterable[int] = ()) -> None:
@@ -94,11 +99,23 @@ def replace_segments(state: LogState, new: Sequence[SealedSegment], old: Sequenc
             f"segments {missing or 'being written'} of {state.directory.path} cannot be replaced"
         )
     added = sorted(new, key=lambda segment: segment.base_offset)
-    with state.changing_files("swapping segments of"):
-        for segment in reversed(added):
-            segment.rename_to(Transient.SWAP)
+
+    def retire() -> None:
         state.publish(segments.replaced(old, added), state.view.offsets)
         delete_files(state, old, keep_snapshots=[segment.base_offset for segment in added])
-        for segment in added:
-            segment.rename_to(Transient.NONE)
-        state.directory.sync()
+
+    with state.changing_files("swapping segments of"):
+        exchange_files(state.directory, added, retire)
+
+
+def exchange_files(directory: Directory, added: Sequence[SealedSegment], retire: Callable[[], None]) -> None:
+    """Steps 2 to 4 for `added`, oldest first; `retire` takes the old ones' names away."""
+    directory.sync()
+    for segment in reversed(added):
+        segment.rename_to(Transient.SWAP)
+        directory.sync()
+    retire()
+    directory.sync()
+    for segment in added:
+        segment.rename_to(Transient.NONE, log_first=True)
+    directory.sync()

@@ -5,7 +5,8 @@
    the log (looked at after a crash, and in the last segment always) or cannot be read, it is recovered.
 3. After a crash, the segments from the recovery point on are recovered: every batch is checked, indexes are
    rebuilt, and the first bad batch ends the log: the segment is cut there and the later ones are removed.
-   Below the recovery point nothing is cut: damage there is reported, its segment left as it is.
+   Below the recovery point nothing is cut: damage there is reported, its segment left as it is. A segment
+   whose offsets reach too far from its base offset is split (`splitting`), and its parts are recovered.
 4. A log that ends below its log start (its files were removed) is emptied. There is always a segment.
 5. Leader epochs that start at the log end or after it are dropped, and those that ended before the log start.
 6. Snapshots of segments that are not there go, and the producers' state is rebuilt (`producer_loading`).
@@ -17,11 +18,17 @@ from which the next one begins.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from tidelog.errors import CorruptRecordError, InvalidIndexError, OffsetsOutOfOrderError
+from tidelog.errors import (
+    CorruptRecordError,
+    IndexOffsetOverflowError,
+    InvalidIndexError,
+    OffsetsOutOfOrderError,
+)
 from tidelog.index import AbortedTxn
+from tidelog.log.deletion import exchange_files
 from tidelog.log.epoch_file import EpochFile
 from tidelog.log.leftovers import orphans, plan_swaps, temporary_files
 from tidelog.log.markers import read_markers
@@ -30,6 +37,7 @@ from tidelog.log.producer_loading import rebuild_producers
 from tidelog.log.producers import ProducerStateManager
 from tidelog.log.rolls import draw_jitter_ms
 from tidelog.log.segments import LogSegments
+from tidelog.log.splitting import split_segment
 from tidelog.log.state import LogParts
 from tidelog.records.batches import BatchTable, scan_batches
 from tidelog.segment import ActiveSegment, SealedSegment, Segment
@@ -38,6 +46,8 @@ from tidelog.storage.names import FileKind, Transient, parse_segment_file
 __all__ = ["LoadedLog", "load"]
 
 _logger = logging.getLogger(__name__)
+
+_SWAPPED_LOG = FileKind.LOG.value + Transient.SWAP.value
 
 
 class LoadedLog(NamedTuple):
@@ -50,13 +60,20 @@ class LoadedLog(NamedTuple):
 
 
 def load(
-    parts: LogParts, *, clean: bool, log_start_offset: int, recovery_point: int, recover: bool = True
+    parts: LogParts,
+    *,
+    clean: bool,
+    log_start_offset: int,
+    recovery_point: int,
+    recover: bool = True,
+    recovered: Callable[[int], None] = lambda size: None,
 ) -> LoadedLog:
     """Load the log; `parts.producers` and `parts.epochs` become its state.
 
     `clean` says that the log was closed in order. `recover=False` is for directories that are to be deleted.
+    `recovered` is told the size of each segment that was recovered.
     """
-    return _Loader(parts, clean, log_start_offset, recovery_point).load(recover)
+    return _Loader(parts, clean, log_start_offset, recovery_point, recovered).load(recover)
 
 
 class _Recovery:
@@ -87,7 +104,15 @@ class _Recovery:
 
 
 class _Loader:
-    def __init__(self, parts: LogParts, clean: bool, log_start_offset: int, recovery_point: int) -> None:
+    def __init__(
+        self,
+        parts: LogParts,
+        clean: bool,
+        log_start_offset: int,
+        recovery_point: int,
+        recovered: Callable[[int], None],
+    ) -> None:
+        self._recovered = recovered
         self._parts = parts
         self._directory = parts.directory
         self._clean = clean
@@ -122,16 +147,24 @@ class _Loader:
     def _clear_leftovers(self) -> None:
         names = self._names()
         gone = temporary_files(names)
-        self._unlink(gone)
-        left = [name for name in names if name not in set(gone)]
+        for some in gone:
+            self._unlink(some)
+        left = [name for name in names if name not in {*gone[0], *gone[1]}]
         if any(name.endswith(Transient.SWAP.value) for name in left):
-            plan = plan_swaps(left, self._swap_end)
+            plan = plan_swaps(left, self._swap_end, self._first_offset)
             self._unlink(plan.delete)
-            for source, target in plan.rename:
-                _logger.info("%s: finishing the replacement by %s", self._directory.path, target)
-                self._directory.rename(source, target)
+            logs = sum(name.endswith(_SWAPPED_LOG) for name, _ in plan.rename)
+            for renames in (plan.rename[:logs], plan.rename[logs:]):
+                self._finish(renames)
             left = self._names()
         self._unlink(orphans(left))
+
+    def _finish(self, renames: Sequence[tuple[str, str]]) -> None:
+        for source, target in renames:
+            _logger.info("%s: finishing the replacement by %s", self._directory.path, target)
+            self._directory.rename(source, target)
+        if renames:
+            self._directory.sync()
 
     def _swap_end(self, base_offset: int) -> int:
         segment = SealedSegment.open(self._directory, base_offset, transient=Transient.SWAP)
@@ -140,10 +173,23 @@ class _Loader:
         finally:
             segment.close()
 
-    def _unlink(self, names: Iterable[str]) -> None:
+    def _first_offset(self, base_offset: int) -> int | None:
+        segment = SealedSegment.open(self._directory, base_offset)
+        try:
+            found = segment.translate_offset(base_offset)
+            return None if found is None else found.offset
+        except CorruptRecordError:
+            return None
+        finally:
+            segment.close()
+
+    def _unlink(self, names: Sequence[str]) -> None:
+        """Remove files, and return when the disk has forgotten them."""
         for name in names:
             _logger.info("%s: removing %s", self._directory.path, name)
             self._directory.unlink(name)
+        if names:
+            self._directory.sync()
 
     # Segments
 
@@ -163,7 +209,7 @@ class _Loader:
                 _logger.warning(
                     "%s: rebuilding indexes of segment %d: %s", self._directory.path, base_offset, fault
                 )
-                self._recover_segment(len(self._segments) - 1)
+                self._rebuild(len(self._segments) - 1)
 
     def _fault(self, segment: SealedSegment, kinds: set[FileKind], is_last: bool) -> str | None:
         """Why the segment's indexes have to be rebuilt now; None if they need not, or will be anyway."""
@@ -193,6 +239,32 @@ class _Loader:
             position = scan.end
         return False
 
+    def _rebuild(self, index: int) -> None:
+        """Recover a segment that need not be cut."""
+        try:
+            self._recover_segment(index)
+        except IndexOffsetOverflowError as error:
+            for part in range(self._split(index, error)):
+                self._recover_segment(index + part)
+
+    def _split(self, index: int, why: IndexOffsetOverflowError) -> int:
+        """Split a segment that cannot be indexed; how many there are in its place."""
+        directory = self._directory
+        old = SealedSegment.open(directory, self._segments[index].base_offset)
+        _logger.warning("%s: splitting segment %d: %s", directory.path, old.base_offset, why)
+        split = split_segment(old, self._parts.config, self._parts.now_ms)
+        exchange_files(directory, split.segments, lambda: old.rename_to(Transient.DELETED))
+        old.delete()
+        if old.base_offset not in {part.base_offset for part in split.segments}:
+            self._parts.snapshots.delete([old.base_offset])
+            self._snapshots.discard(old.base_offset)
+        self._segments[index : index + 1] = split.segments
+        if split.fault is not None:
+            cut = old.size - split.size
+            _logger.warning("%s: %d bytes cut off it: %s", directory.path, cut, split.fault)
+            self._remove_segments(index + len(split.segments))
+        return len(split.segments)
+
     def _recover_segment(self, index: int) -> int:
         """Check and rebuild a segment; how many bytes were cut off it."""
         segment = self._segments[index]
@@ -211,10 +283,15 @@ class _Loader:
             now_ms=parts.now_ms,
         )
         active = self._activated(segment)
-        cut = active.recover(_Recovery(producers, parts.epochs))
+        try:
+            cut = active.recover(_Recovery(producers, parts.epochs))
+        except IndexOffsetOverflowError:
+            active.abandon()
+            raise
         parts.snapshots.take(producers)
         self._snapshots = set(producers.snapshot_offsets)
         self._segments[index] = active.seal()
+        self._recovered(active.size + cut)
         return cut
 
     def _activated(self, segment: Segment) -> ActiveSegment:
@@ -248,11 +325,15 @@ class _Loader:
     def _recover_from_point(self) -> None:
         bases = [segment.base_offset for segment in self._segments]
         first = max(sum(base <= self._recovery_point for base in bases) - 1, 0)
-        for index in range(first, len(self._segments)):
+        index = first
+        while index < len(self._segments):
             base_offset = self._segments[index].base_offset
             _logger.info("%s: recovering segment %d", self._directory.path, base_offset)
             try:
                 cut = self._recover_segment(index)
+            except IndexOffsetOverflowError as error:
+                self._split(index, error)
+                continue
             except OffsetsOutOfOrderError as error:
                 _logger.warning("%s: emptying segment %d: %s", self._directory.path, base_offset, error)
                 active = self._activated(self._segments[index])
@@ -268,6 +349,7 @@ class _Loader:
                 )
                 self._remove_segments(index + 1)
                 return
+            index += 1
 
     def _remove_segments(self, first: int) -> None:
         gone = self._segments[first:]
@@ -312,4 +394,5 @@ class _Loader:
             log_start_offset=start,
             last_offset=end,
             now_ms=parts.now_ms,
+            trusted=self._clean,
         )

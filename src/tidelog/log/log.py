@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Self, Unpack
 
 from tidelog.config import LogConfig
 from tidelog.errors import InvalidInputError
-from tidelog.log import appending, deletion, flushing, rolling, truncation
+from tidelog.log import appending, deletion, flushing, rolling, splitting, truncation
 from tidelog.log.appends import AppendOrigin, LogAppendInfo
 from tidelog.log.epoch_file import EpochFile
 from tidelog.log.incoming import AppendOptions, Incoming
@@ -73,13 +73,15 @@ class Log(LogReader):
         producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
         max_transaction_timeout_ms: int = TRANSACTION_MAX_TIMEOUT_MS,
         seed: int | None = None,
+        recovered: Callable[[int], None] = lambda size: None,
     ) -> Self:
         """Open the log in a partition directory (`<topic>-<partition>`), making it where there is none.
 
         `clean` says that it was closed in order, and is trusted; without it, everything past
         `recovery_point` is checked and rebuilt. `log_start_offset` and `high_watermark` (None: the log start)
         are the root's checkpoints'. `now_ms` is the clock, `seed` makes `segment.jitter.ms` repeatable. A
-        `topic_id` is written to `partition.metadata`, or must be the one that is there.
+        `topic_id` is written to `partition.metadata`, or must be the one that is there. `recovered` is told
+        the size of each segment that was checked and rebuilt.
         """
         config = LogConfig() if config is None else config
         path = Path(path).absolute()
@@ -108,6 +110,7 @@ class Log(LogReader):
             log_start_offset=log_start_offset,
             recovery_point=recovery_point,
             recover=named.state is not DirectoryState.DELETE,
+            recovered=recovered,
         )
         start = LogOffsetMetadata(loaded.log_start_offset)
         offsets = LogOffsets(loaded.log_start_offset, None, start, loaded.log_end)
@@ -198,6 +201,10 @@ class Log(LogReader):
         before are not written again: the answer has the offsets of their first append.
         `transaction_version` is needed for a coordinator's markers.
         """
+        if type(records) is bytes and origin is AppendOrigin.CLIENT and not options:
+            appended = appending.append_plain(self._state, records, leader_epoch)
+            if appended is not None:
+                return appended
         return appending.append_as_leader(
             self._state,
             records,
@@ -244,6 +251,14 @@ class Log(LogReader):
         with self._state.lock:
             self._state.check_writable()
             deletion.replace_segments(self._state, new, old)
+
+    def split_overflowed_segment(self, segment: Segment) -> list[SealedSegment]:
+        """Cut a sealed segment whose offsets reach too far from its base offset (`has_overflow`) into some
+        that can be indexed, which take its place; the parts.
+        """
+        with self._state.lock:
+            self._state.check_writable()
+            return splitting.split_overflowed_segment(self._state, segment)
 
     # Epochs and producers
 

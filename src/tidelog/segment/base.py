@@ -256,10 +256,15 @@ class Segment(ABC):
         self.time_index.flush()
         self.txn_index.flush()
 
-    def rename_to(self, transient: Transient) -> None:
-        """Give all files the names with another transient suffix; whoever reads goes on reading."""
+    def rename_to(self, transient: Transient, *, log_first: bool = False) -> None:
+        """Give all files the names with another transient suffix; whoever reads goes on reading.
+
+        With `log_first` the log has its new name on the disk before an index gets one.
+        """
         with self.directory.lock:
             self._file.rename_to(transient)
+            if log_first:
+                self.directory.sync()
             self.offset_index.rename_to(transient)
             self.time_index.rename_to(transient)
             self.txn_index.rename_to(transient)
