@@ -13,7 +13,8 @@ INT32_MAX = (1 << 31) - 1
 
 
 def varint(number: int) -> bytes:
-    """A zigzag varint."""
+    """A zigzag varint of a long; what is too large for one wraps around, as it does in Java."""
+    number = (number + 2**63) % 2**64 - 2**63
     left = number * 2 if number >= 0 else -number * 2 - 1
     out = bytearray()
     while left > 127:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.kernels_twin import twin
@@ -68,6 +68,13 @@ producers = st.one_of(
     producer=producers,
     stamped=st.booleans(),
     transactional=st.booleans(),
+)
+@example(  # a timestamp further from the first than a long can say
+    rows=[Record(None, timestamp=-1), Record(None, timestamp=2**63 - 1)],
+    options={"base_offset": 0, "leader_epoch": -1, "max_batch_bytes": 1000, "max_batch_records": 7},
+    producer={},
+    stamped=False,
+    transactional=False,
 )
 def test_bytes_are_those_of_the_reference(
     each_twin: Any,

@@ -69,7 +69,11 @@ def _varint_size(n: cython.longlong) -> cython.longlong:
 @cython.nogil
 @cython.exceptval(check=False)
 def _zigzag(n: cython.longlong) -> cython.ulonglong:
-    return (cython.cast(cython.ulonglong, n) << 1) ^ cython.cast(cython.ulonglong, n >> 63)
+    if cython.compiled:
+        return (cython.cast(cython.ulonglong, n) << 1) ^ cython.cast(cython.ulonglong, n >> 63)
+    else:
+        n = ((int(n) + 2**63) & (2**64 - 1)) - 2**63  # a difference of two timestamps can take 65 bits
+        return ((n << 1) ^ (n >> 63)) & (2**64 - 1)
 
 
 @cython.cfunc
