@@ -201,7 +201,23 @@ def test_damage_that_recovery_may_not_cut_is_reported(path: Path) -> None:
     for snapshot in path.glob("*.snapshot"):
         snapshot.unlink()
     with pytest.raises(CorruptRecordError, match=file.name):
-        open_log(path)
+        open_log(path, clean=False, recovery_point=_bases(path)[-1])
+    # After an orderly stop Kafka takes a log without snapshots for one without producers, and opens it.
+    for snapshot in path.glob("*.snapshot"):
+        snapshot.unlink()
+    with open_log(path) as log:
+        assert log.read_record(0) is not None
+    assert file.read_bytes() == data
+
+
+def test_a_batch_that_was_cut_off_hides_only_what_follows_in_its_segment(path: Path) -> None:
+    file = path / _name(_bases(path)[1], FileKind.LOG)
+    file.write_bytes(file.read_bytes()[:-7])
+    for snapshot in path.glob("*.snapshot"):
+        snapshot.unlink()
+    with open_log(path, clean=False, recovery_point=_bases(path)[-1]) as log:
+        assert log.segments.base_offsets == tuple(_bases(path))
+        assert log.active_producers
 
 
 def test_a_damaged_epoch_file_is_an_error(path: Path) -> None:

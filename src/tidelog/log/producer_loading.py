@@ -6,13 +6,17 @@
    last two segments and at the last offset.
 
 Kafka takes the absence of any snapshot after an orderly stop for an upgrade from a version without them and
-assumes that there were no producers. Here the batches are asked, which is slower and always right.
+assumes that there were no producers. Here the batches are asked, which is slower and always right; only where
+they are damaged, the assumption is Kafka's. As in Kafka, a batch that reaches past the end of its segment
+ends the walk through that segment; any other damage on the way refuses the log.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
+from tidelog.errors import CorruptRecordError, TornBatchError
 from tidelog.log.markers import read_markers
 from tidelog.log.producers import ProducerStateManager
 from tidelog.log.segments import LogSegments
@@ -21,6 +25,8 @@ from tidelog.records.batches import walk_batches
 from tidelog.segment import Segment
 
 __all__ = ["rebuild_producers"]
+
+_logger = logging.getLogger(__name__)
 
 
 def rebuild_producers(
@@ -31,10 +37,15 @@ def rebuild_producers(
     log_start_offset: int,
     last_offset: int,
     now_ms: Callable[[], int],
+    trusted: bool = False,
 ) -> None:
-    """Make `producers` the state after every record of the segments below `last_offset`."""
+    """Make `producers` the state after every record of the segments below `last_offset`.
+
+    `trusted` says that the log was closed in order.
+    """
     bases = segments.base_offsets[-2:]
     known_empty = producers.is_empty and producers.map_end_offset >= last_offset
+    without_snapshots = not producers.snapshot_offsets
     gone = producers.truncate_and_reload(log_start_offset, last_offset, now_ms(), snapshots.read)
     snapshots.delete(gone)
     if last_offset > producers.map_end_offset and not known_empty:
@@ -43,7 +54,12 @@ def rebuild_producers(
             producers.update_map_end_offset(start)
             if segment.base_offset in bases:
                 snapshots.take(producers)
-            _load(producers, segment, start, last_offset)
+            try:
+                _load(producers, segment, start, last_offset)
+            except CorruptRecordError as error:
+                if not isinstance(error, TornBatchError) and not (trusted and without_snapshots):
+                    raise
+                _logger.error("what producers did past this is not known: %s", error)
     producers.update_map_end_offset(last_offset)
     snapshots.take(producers)
 

@@ -35,10 +35,11 @@ class LoadStarted:
 
 @dataclass(frozen=True, slots=True)
 class LoadProgress:
-    """One more log of a root is loaded."""
+    """One more segment of a log was recovered, or all of the log is loaded."""
 
     root: str
     partition: TopicPartition
+    """The log that it is about."""
     logs_done: int
     logs: int
     segments_done: int

@@ -1,7 +1,8 @@
 """Loading the logs of a root, several at a time, with word of how far it has come.
 
 How much there is to do is known before: after an orderly stop, a number of logs; after a crash, the segments
-from each log's recovery point on, and their bytes. A log that cannot be loaded does not stop the others.
+from each log's recovery point on, and their bytes. Word is given after each segment and each log; segments
+that went with a cut count as done when their log is. A log that cannot be loaded does not stop the others.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ class LoadJob:
     partition: TopicPartition
     path: str
     recovery_point: int
-    load: Callable[[], Log]
+    load: Callable[[Callable[[int], None]], Log]
+    """Loads it; what it is given is to be told the size of each segment that was recovered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +72,12 @@ def load_logs(
     tell(LoadStarted(root, clean, progress.logs, progress.segments, progress.size_bytes))
 
     def run(job: LoadJob) -> Loaded:
+        part = progress.part(job, *work[job])
         try:
-            loaded = Loaded(job, log=job.load())
+            loaded = Loaded(job, log=job.load(part.recovered))
         except (OSError, TidelogError) as error:
             loaded = Loaded(job, error=error)
-        progress.add(job, *work[job])
+        part.finish()
         return loaded
 
     if threads == 1 or len(jobs) <= 1:
@@ -95,22 +98,30 @@ def _work(fs: FileSystem, job: LoadJob) -> tuple[int, int]:
 
 
 class _Progress:
+    """How far all logs of a root are."""
+
     def __init__(
         self, root: str, logs: int, segments: int, size_bytes: int, tell: Callable[[Event], None]
     ) -> None:
         self.root, self.logs, self.segments, self.size_bytes = root, logs, segments, size_bytes
         self._tell = tell
         self._begin = time.monotonic()
-        self._done = [0, 0, 0]
+        self._done = (0, 0, 0)
         self._lock = threading.Lock()
 
     @property
     def elapsed_ms(self) -> int:
         return int((time.monotonic() - self._begin) * 1000)
 
-    def add(self, job: LoadJob, segments: int, size_bytes: int) -> None:
+    def part(self, job: LoadJob, segments: int, size_bytes: int) -> _Part:
+        """One log's share of the work."""
+        return _Part(self, job, segments, size_bytes)
+
+    def add(self, job: LoadJob, logs: int, segments: int, size_bytes: int) -> None:
+        """So much more is done, and told."""
         with self._lock:
-            self._done = [a + b for a, b in zip(self._done, (1, segments, size_bytes), strict=True)]
+            before = self._done
+            self._done = before[0] + logs, before[1] + segments, before[2] + size_bytes
             logs_done, segments_done, bytes_done = self._done
             self._tell(
                 LoadProgress(
@@ -125,3 +136,26 @@ class _Progress:
                     self.elapsed_ms,
                 )
             )
+
+
+class _Part:
+    """How far one log is; never further than was foreseen: what is rebuilt besides is not counted."""
+
+    def __init__(self, progress: _Progress, job: LoadJob, segments: int, size_bytes: int) -> None:
+        self._progress = progress
+        self._job = job
+        self._segments_left, self._bytes_left = segments, size_bytes
+
+    def recovered(self, size: int) -> None:
+        """A segment is done."""
+        if self._segments_left:
+            self._add(0, 1, min(size, self._bytes_left))
+
+    def finish(self) -> None:
+        """All is done."""
+        self._add(1, self._segments_left, self._bytes_left)
+
+    def _add(self, logs: int, segments: int, size: int) -> None:
+        self._segments_left -= segments
+        self._bytes_left -= size
+        self._progress.add(self._job, logs, segments, size)

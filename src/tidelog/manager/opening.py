@@ -65,6 +65,7 @@ class Environment:
         clean: bool = False,
         log_start_offset: int = 0,
         recovery_point: int = 0,
+        recovered: Callable[[int], None] = lambda size: None,
     ) -> Log:
         """A log as this store runs it."""
         return Log.open(
@@ -79,6 +80,7 @@ class Environment:
             scheduler=self.scheduler,
             producer_id_expiration_ms=self.config.producer_id_expiration_ms,
             max_transaction_timeout_ms=self.config.transaction_max_timeout_ms,
+            recovered=recovered,
         )
 
 
@@ -268,7 +270,7 @@ class _Opening:
         point = root.checkpoints[Checkpoint.RECOVERY_POINTS].get(partition, 0)
         start = root.checkpoints[Checkpoint.LOG_STARTS].get(partition, 0)
 
-        def load() -> Log:
+        def load(recovered: Callable[[int], None]) -> Log:
             return self._env.open_log(
                 path,
                 self._configs[topic.name],
@@ -276,6 +278,7 @@ class _Opening:
                 clean=contents.clean,
                 log_start_offset=start,
                 recovery_point=point,
+                recovered=recovered,
             )
 
         return LoadJob(partition, path, point, load)

@@ -159,8 +159,15 @@ class _Recovery:
     ) -> LoadJob:
         config, _ = known_config(image.topic_config(partition.topic), LogConfig())
 
-        def load() -> Log:
-            return Log.open(path, config, log_start_offset=start, recovery_point=point, fs=self._fs)
+        def load(recovered: Callable[[int], None]) -> Log:
+            return Log.open(
+                path,
+                config,
+                log_start_offset=start,
+                recovery_point=point,
+                fs=self._fs,
+                recovered=recovered,
+            )
 
         return LoadJob(partition, path, point, load)
 

@@ -1,0 +1,47 @@
+"""Progress of loading and recovering logs, drawn from a store's events."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Self
+
+from tidelog.cli.output import Output, Progress
+from tidelog.manager.events import Event, LoadProgress, LoadStarted
+
+__all__ = ["LoadBar"]
+
+
+class LoadBar:
+    """Takes events (`on_event`, `tell`) and shows how many bytes are recovered, and the time left.
+
+    Roots are loaded side by side; they share one bar. After an orderly stop there is nothing to show.
+    """
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._stack = ExitStack()
+        self._progress: Progress | None = None
+        self._done: dict[str, int] = {}
+
+    def __enter__(self) -> Self:
+        """Itself; leaving takes the bar away."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Take the bar away."""
+        self._stack.close()
+        self._progress = None
+
+    def __call__(self, event: Event) -> None:
+        """Show what an event tells."""
+        match event:
+            case LoadStarted(clean=False, size_bytes=size_bytes) if self._progress is None:
+                self._progress = self._stack.enter_context(self._output.progress(size_bytes, "recovering"))
+            case LoadProgress(root=root, bytes_done=bytes_done) if self._progress is not None:
+                self._progress.advance(bytes_done - self._done.get(root, 0))
+                self._done[root] = bytes_done
+            case _:
+                pass
