@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tidelog.cli.errors import FOUND_WRONG, UsageError
+from tidelog.cli.loading import LoadBar
 from tidelog.cli.output import Cell, Column, Output
 from tidelog.manager import open_store
-from tidelog.manager.events import Event, LoadProgress
 from tidelog.manager.keeping import KeepingFileSystem
 from tidelog.manager.recovery import Recovered, is_partition, recover_partition, recover_root
 from tidelog.manager.retaining import PlannedRetention, plan_root_retention
@@ -113,15 +113,7 @@ def recover_path(path: Path, output: Output, *, recovery_point: int | None, keep
     if keep is not None:
         keep.mkdir(parents=True, exist_ok=True)
         fs = keeping = KeepingFileSystem(LOCAL, str(keep.absolute()))
-    with output.progress(log_bytes(directory), "recovering") as progress:
-        done = 0
-
-        def tell(event: Event) -> None:
-            nonlocal done
-            if isinstance(event, LoadProgress):
-                progress.advance(event.bytes_done - done)
-                done = event.bytes_done
-
+    with LoadBar(output) as tell:
         if is_partition(LOCAL, directory):
             results = [recover_partition(fs, directory, recovery_point=recovery_point, tell=tell)]
         else:
@@ -164,9 +156,8 @@ def retain_path(path: Path, output: Output, *, dry_run: bool, settings: Sequence
     else:
         if config:
             raise UsageError("--config is for --dry-run; what is deleted follows the topic's own config")
-        planned = _retain(
-            root, parse_partition_directory(Path(directory).name).topic_partition if alone else None
-        )
+        only = parse_partition_directory(Path(directory).name).topic_partition if alone else None
+        planned = _retain(root, only, output)
     freed = [0, 0]
 
     def rows() -> Iterator[Sequence[Cell]]:
@@ -189,10 +180,12 @@ def retain_path(path: Path, output: Output, *, dry_run: bool, settings: Sequence
     return 0
 
 
-def _retain(root: str, only: TopicPartition | None) -> Iterator[PlannedRetention]:
+def _retain(root: str, only: TopicPartition | None, output: Output) -> Iterator[PlannedRetention]:
     if not LOCAL.exists(f"{root}/{META_PROPERTIES_FILE}"):
         raise UsageError(f"{root} is no root of a broker or store (it has no {META_PROPERTIES_FILE})")
-    with open_store(root, create=False, background=False) as store:
+    with LoadBar(output) as tell:
+        opened = open_store(root, create=False, background=False, on_event=tell)
+    with opened as store:
         for partition, plan in store.apply_retention(only).items():
             log = store.partition(partition.topic, partition.partition).log
             yield PlannedRetention(partition, log.path, log.config, len(log.segments), plan)
