@@ -1,0 +1,88 @@
+"""Compaction's first pass: the last offset of each key of the dirty part, into an offset map.
+
+Segment after segment, batch after batch, until the part ends or the map is full. Aborted data and markers
+are passed over. The work is done by a kernel on runs of batches; nothing here is done per record, and nothing
+per batch unless it is compressed in a way that no kernel knows.
+
+How far the map tells (`OffsetMap.latest_offset`) is where the second pass may judge records; a segment that
+was gone through counts up to where the next one begins, holes included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from tidelog.cleanup.aborted import CleanedTransactions
+from tidelog.cleanup.offset_map import OffsetMap
+from tidelog.cleanup.unpacking import Unpacker
+from tidelog.kernels.mapping import Mapper
+from tidelog.records.batches import BatchTable, scan_batches
+from tidelog.records.faults import Fault
+
+__all__ = ["MAX_RUN", "MappedKeys", "map_keys"]
+
+MAX_RUN = 512
+"""Batches between two looks at whether to go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class MappedKeys:
+    """What the first pass did to one segment."""
+
+    full: bool
+    """Whether it ended because the map is full."""
+    records: int
+    """Records read."""
+    size: int
+    """Bytes read."""
+
+
+def map_keys(
+    view: memoryview,
+    offset_map: OffsetMap,
+    *,
+    start_offset: int,
+    next_offset: int,
+    position: int = 0,
+    transactions: CleanedTransactions | None = None,
+    source: str | None = None,
+    step: Callable[[int], None] | None = None,
+) -> MappedKeys:
+    """Map the keys at or after `start_offset` in a segment's bytes, from the batch at `position` on.
+
+    `next_offset` is where the next segment begins (or what is to be mapped ends). `transactions` tells
+    aborted data, and moves on. `step` is told the bytes of each run, and may raise to stop. Raises
+    CorruptRecordError.
+    """
+    transactions = transactions or CleanedTransactions()
+    mapper = Mapper(offset_map.kernel, start_offset, offset_map.max_entries, offset_map.latest_offset)
+    unpacker = Unpacker(view, source)
+    begin = position
+    while position < len(view) and not mapper.full:
+        scan = scan_batches(view, start=position, max_batches=MAX_RUN, check_crc=False, source=source)
+        if scan.fault is not None and not len(scan.table):
+            raise scan.fault
+        if step is not None:
+            step(scan.table.end - position)
+        skip = transactions.read(view, scan.table, source=source) | scan.table.is_control
+        mapper.begin()
+        _map_run(mapper, unpacker, scan.table, skip.view(np.uint8))
+        offset_map.latest_offset = mapper.latest
+        position = scan.table.end
+    if not mapper.full:
+        offset_map.latest_offset = next_offset - 1
+    return MappedKeys(mapper.full, mapper.read, position - begin)
+
+
+def _map_run(mapper: Mapper, unpacker: Unpacker, table: BatchTable, skip: np.ndarray) -> None:
+    while mapper.batches < len(table) and not mapper.full:
+        fault = mapper.run(unpacker.view, table.rows, skip, 0, unpacker.scratch)
+        if fault == Fault.SCRATCH_FULL and unpacker.more_scratch():
+            continue
+        if fault in (Fault.UNUSUAL, Fault.SCRATCH_FULL):
+            fault = mapper.take(*unpacker.unpack(table.rows[mapper.batches]))
+        if fault:
+            raise unpacker.error(table.rows[mapper.batches].tolist(), fault)

@@ -1,0 +1,79 @@
+"""The records of batches that no kernel unpacks by itself: gzip, odd frames, messages of magic 0 and 1."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from tidelog.errors import TidelogError
+from tidelog.kernels.uplift import uplift
+from tidelog.records.batches import HEADER_SIZE
+from tidelog.records.compression import MAX_DECOMPRESSED
+from tidelog.records.faults import Fault, fault_error
+from tidelog.records.libraries import new_scratch
+from tidelog.records.payloads import Payloads
+
+__all__ = ["Unpacker"]
+
+Int64s = npt.NDArray[np.int64]
+
+_SCRATCH_BYTES = 1 << 20
+_MORE_A_MESSAGE = 16  # bytes that a record can take more than its message did
+
+
+class Unpacker:
+    """Unpacks batches of one buffer, which holds a whole file; `source` is its name for errors."""
+
+    def __init__(self, view: memoryview, source: str | None) -> None:
+        self.view = view
+        self._source = source
+        self._payloads = Payloads(view, 0, source, MAX_DECOMPRESSED)
+        self.scratch = new_scratch(_SCRATCH_BYTES)
+        """Where kernels decompress to."""
+
+    def more_scratch(self) -> bool:
+        """Make the scratch larger; False where it is as large as any batch may become."""
+        room = self.scratch.room
+        if room >= MAX_DECOMPRESSED:
+            return False
+        self.scratch = new_scratch(min(4 * room, MAX_DECOMPRESSED))
+        return True
+
+    def bytes_of(self, row: Int64s) -> memoryview:
+        """A batch as it is on disk."""
+        return self.view[int(row[0]) : int(row[0] + row[1])]
+
+    def unpack(self, row: Int64s) -> tuple[memoryview, Int64s]:
+        """The records of a batch as those of v2, and the row of the table that goes with them."""
+        fields: list[int] = row.tolist()
+        if fields[5] < 2:
+            return self._uplifted(fields)
+        if fields[6] & 7:
+            return memoryview(self._payloads.payload(fields)), row
+        return self.bytes_of(row)[HEADER_SIZE:], row
+
+    def _uplifted(self, row: list[int]) -> tuple[memoryview, Int64s]:
+        """Messages as records, from their first offset on; their times count from 0."""
+        payload: bytes | memoryview = self.view[row[0] : row[0] + row[1]]
+        messages, base = 1, 0
+        if row[6] & 7:
+            payload = self._payloads.payload(row)
+            messages, last = self._payloads.count(row, payload)
+            if row[5] == 1 and row[2] != 0:  # offsets count from the set's start; 0: old producers' mistake
+                base = row[2] - last
+                if base < 0:
+                    raise self.error(row, Fault.BAD_OFFSET)
+        out = np.empty(len(payload) + _MORE_A_MESSAGE * messages, dtype=np.uint8)
+        used, first, last, fault = uplift(payload, messages, base, out.data)
+        if fault:
+            raise self.error(row, fault)
+        lifted = np.array(row, dtype=np.int64)
+        lifted[2:4] = first, last
+        lifted[6] &= 0x0F if row[5] == 1 else 0x07
+        lifted[7] = 0
+        lifted[12] = messages
+        return out.data[:used], lifted
+
+    def error(self, row: list[int], fault: int) -> TidelogError:
+        """What is wrong with a batch."""
+        return fault_error(fault, position=row[0], offset=row[2], source=self._source)

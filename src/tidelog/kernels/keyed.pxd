@@ -1,0 +1,34 @@
+# The C faces of keyed.py, so that the kernels of compaction go over records without Python.
+from tidelog.kernels.keymap cimport Hash, KeyMap
+
+cdef enum:
+    CHUNK = 64
+    HAS_KEY = 1
+    HAS_VALUE = 2
+
+cdef struct Keyed:
+    Py_ssize_t start
+    Py_ssize_t body
+    Py_ssize_t limit
+    long long timestamp
+    long long offset
+    int kind
+    Hash hash
+
+cdef struct Var:
+    long long value
+    Py_ssize_t pos
+
+cdef class Chunk:
+    cdef Keyed records[64]
+    cdef Py_ssize_t n
+    cdef Py_ssize_t pos
+
+    cdef int read(
+        self,
+        const unsigned char* p,
+        Py_ssize_t end,
+        long long left,
+        const long long* row,
+        KeyMap keymap,
+    ) noexcept nogil

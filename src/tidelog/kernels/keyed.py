@@ -1,0 +1,171 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""The records of a batch as compaction sees them: where each lies, its offset and time, the hash of its key.
+
+They are read in chunks of 64: all keys of a chunk are hashed first, and the processor told to bring their
+slots of the map; by the time the map is asked, they are there.
+
+A record is laid out as `kernels.records` says. All its fields are held against its own length, and that
+against the batch's end; nothing outside of the range given is read, whatever the varints say.
+"""
+
+import cython
+
+if cython.compiled:
+    from cython.cimports.tidelog.kernels.faults import BAD_VARINT, COUNT_MISMATCH, RECORD_OVERRUN
+    from cython.cimports.tidelog.kernels.scan import wrapping_add
+else:
+    from types import SimpleNamespace
+
+    from tidelog.kernels.faults import BAD_VARINT, COUNT_MISMATCH, RECORD_OVERRUN
+    from tidelog.kernels.scan import wrapping_add
+
+    Keyed = Var = SimpleNamespace
+    CHUNK, HAS_KEY, HAS_VALUE = 64, 1, 2
+
+_Bytes = cython.typedef(cython.pointer[cython.const[cython.uchar]])
+_MASK32 = cython.declare(cython.ulonglong, 0xFFFFFFFF)
+_MASK64 = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _long_varint(p: _Bytes, pos: cython.Py_ssize_t, limit: cython.Py_ssize_t, max_shift: cython.int) -> Var:
+    out: Var = Var(value=0, pos=0)
+    raw: cython.ulonglong = 0
+    shift: cython.int = 0
+    while True:
+        if shift > max_shift or pos >= limit:
+            out.pos = -BAD_VARINT if shift > max_shift else -RECORD_OVERRUN
+            return out
+        raw |= (cython.cast(cython.ulonglong, p[pos] & 0x7F) << shift) & _MASK64
+        pos += 1
+        if p[pos - 1] < 0x80:
+            break
+        shift += 7
+    if max_shift == 28:
+        raw &= _MASK32
+    out.value = cython.cast(cython.longlong, raw >> 1) ^ -cython.cast(cython.longlong, raw & 1)
+    out.pos = pos
+    return out
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _varint(p: _Bytes, pos: cython.Py_ssize_t, limit: cython.Py_ssize_t, max_shift: cython.int) -> Var:
+    """A zigzag varint that ends before `limit`, or minus the fault as its end; most take one or two bytes."""
+    out: Var = Var(value=0, pos=0)
+    raw: cython.uint
+    if limit - pos < 2:
+        return _long_varint(p, pos, limit, max_shift)
+    raw = p[pos]
+    out.pos = pos + 1
+    if raw >= 0x80:
+        if p[pos + 1] >= 0x80:
+            return _long_varint(p, pos, limit, max_shift)
+        raw = (raw & 0x7F) | (cython.cast(cython.uint, p[pos + 1]) << 7)
+        out.pos = pos + 2
+    out.value = cython.cast(cython.longlong, raw >> 1) ^ -cython.cast(cython.longlong, raw & 1)
+    return out
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _headers_end(
+    p: _Bytes, pos: cython.Py_ssize_t, limit: cython.Py_ssize_t, count: cython.longlong
+) -> cython.Py_ssize_t:
+    """Where `count` headers end, or minus the fault."""
+    k: cython.longlong
+    v: Var = Var(value=0, pos=pos)
+    for k in range(2 * count):
+        v = _varint(p, v.pos, limit, 28)
+        if v.pos < 0:
+            return v.pos
+        if v.value > limit - v.pos or (v.value < 0 and k % 2 == 0):
+            return -RECORD_OVERRUN
+        if v.value > 0:
+            v.pos += v.value
+    return v.pos
+
+
+@cython.final
+@cython.cclass
+class Chunk:
+    """Up to 64 records; `pos` is where the next one begins."""
+
+    def __cinit__(self):
+        """Nothing read yet."""
+        self.n = 0
+        self.pos = 0
+        if not cython.compiled:
+            self.records = [SimpleNamespace(hash=None) for _ in range(CHUNK)]
+
+    if not cython.compiled:
+        __init__ = __cinit__
+
+    def read(self, p, end, left, row, keymap):
+        """Read the next of the `left` records in p[pos:end] of the batch `row`; 0 or the fault."""
+        n: cython.Py_ssize_t = CHUNK if left > CHUNK else left
+        i: cython.Py_ssize_t
+        pos: cython.Py_ssize_t = self.pos
+        limit: cython.Py_ssize_t
+        stamped: cython.bint = (row[6] & 8) != 0
+        v: Var
+        self.n = 0
+        for i in range(n):
+            if pos >= end:
+                return COUNT_MISMATCH
+            v = _varint(p, pos, end, 28)
+            if v.pos < 0:
+                return -v.pos
+            if v.value < 1 or v.value > end - v.pos:
+                return RECORD_OVERRUN
+            limit = v.pos + v.value
+            self.records[i].start = pos
+            self.records[i].limit = limit
+            v = _varint(p, v.pos + 1, limit, 63)
+            if v.pos < 0:
+                return -v.pos
+            self.records[i].timestamp = row[8] if stamped else wrapping_add(row[7], v.value)
+            v = _varint(p, v.pos, limit, 28)
+            if v.pos < 0:
+                return -v.pos
+            self.records[i].offset = wrapping_add(row[2], v.value)
+            self.records[i].body = v.pos
+            self.records[i].kind = 0
+            v = _varint(p, v.pos, limit, 28)
+            if v.pos < 0:
+                return -v.pos
+            if v.value > limit - v.pos:
+                return RECORD_OVERRUN
+            if v.value >= 0:
+                self.records[i].kind = HAS_KEY
+                self.records[i].hash = keymap.hash_of(p, v.pos, v.value)
+                keymap.expect(self.records[i].hash)
+                v.pos += v.value
+            v = _varint(p, v.pos, limit, 28)
+            if v.pos < 0:
+                return -v.pos
+            if v.value > limit - v.pos:
+                return RECORD_OVERRUN
+            if v.value >= 0:
+                self.records[i].kind |= HAS_VALUE
+                v.pos += v.value
+            v = _varint(p, v.pos, limit, 28)
+            if v.pos < 0:
+                return -v.pos
+            if v.value < 0 or v.value > limit - v.pos:
+                return RECORD_OVERRUN
+            if v.value != 0:
+                v.pos = _headers_end(p, v.pos, limit, v.value)
+                if v.pos < 0:
+                    return -v.pos
+            if v.pos != limit:
+                return RECORD_OVERRUN
+            pos = limit
+        self.n = n
+        self.pos = pos
+        return 0

@@ -1,0 +1,27 @@
+# The C faces of keymap.py, so that the kernels of compaction look keys up without Python.
+cdef struct Hash:
+    unsigned long long low
+    unsigned long long high
+
+cdef struct Sip:
+    unsigned long long a
+    unsigned long long b
+    unsigned long long c
+    unsigned long long d
+
+cdef class KeyMap:
+    cdef long long[:, ::1] table
+    cdef long long* data
+    cdef readonly Py_ssize_t slots
+    cdef readonly Py_ssize_t size
+    cdef unsigned long long a
+    cdef unsigned long long b
+    cdef unsigned long long c
+    cdef unsigned long long d
+
+    cdef Hash hash_of(self, const unsigned char* p, Py_ssize_t pos, Py_ssize_t n) noexcept nogil
+    cdef Py_ssize_t home(self, Hash h) noexcept nogil
+    cdef Py_ssize_t _slot(self, Hash h) noexcept nogil
+    cdef void expect(self, Hash h) noexcept nogil
+    cdef long long find(self, Hash h) noexcept nogil
+    cdef void put(self, Hash h, long long offset) noexcept nogil

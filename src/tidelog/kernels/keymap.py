@@ -1,0 +1,269 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""The last offset of every key, in memory of a fixed size: a hash table with open addressing.
+
+A slot is 24 bytes, three numbers: 0 hash (low 64 bits), 1 hash (high 64 bits), 2 offset + 1, or 0 for an
+empty slot. Keys themselves are not kept: two keys with one hash would be taken for one, and the older one's
+record lost. So the hash is SipHash-2-4 with 128 bits and a secret key: without the key nobody can make two
+keys meet, and by chance it does not happen (2^64 keys for even odds).
+
+A key's home slot follows from the low half of its hash; from there the slots are tried one after the other.
+At least one slot stays empty, so that each search ends.
+"""
+
+import cython
+
+if cython.compiled:
+    from cython.cimports.libc.string import memcpy
+    from cython.cimports.tidelog.kernels.prefetching import prefetch
+else:
+    from types import SimpleNamespace
+
+    Hash = Sip = SimpleNamespace
+
+_Bytes = cython.typedef(cython.pointer[cython.const[cython.uchar]])
+
+_A = cython.declare(cython.ulonglong, 0x736F6D6570736575)  # SipHash's constants
+_B = cython.declare(cython.ulonglong, 0x646F72616E646F6D)
+_C = cython.declare(cython.ulonglong, 0x6C7967656E657261)
+_D = cython.declare(cython.ulonglong, 0x7465646279746573)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _u64(n: cython.ulonglong) -> cython.ulonglong:
+    """n as 64 bits: what C does by itself."""
+    if cython.compiled:
+        return n
+    else:
+        return n & 0xFFFFFFFFFFFFFFFF
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _signed(n: cython.ulonglong) -> cython.longlong:
+    if cython.compiled:
+        return cython.cast(cython.longlong, n)
+    else:
+        return n - (1 << 64) if n >> 63 else n
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _rotate(n: cython.ulonglong, by: cython.int) -> cython.ulonglong:
+    return _u64(n << by) | (n >> (64 - by))
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _round(s: Sip) -> Sip:
+    s.a = _u64(s.a + s.b)
+    s.c = _u64(s.c + s.d)
+    s.b = _rotate(s.b, 13) ^ s.a
+    s.d = _rotate(s.d, 16) ^ s.c
+    s.a = _rotate(s.a, 32)
+    s.c = _u64(s.c + s.b)
+    s.a = _u64(s.a + s.d)
+    s.b = _rotate(s.b, 17) ^ s.c
+    s.d = _rotate(s.d, 21) ^ s.a
+    s.c = _rotate(s.c, 32)
+    return s
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _mixed(s: Sip, word: cython.ulonglong) -> Sip:
+    s.d ^= word
+    s = _round(_round(s))
+    s.a ^= word
+    return s
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _word(p: _Bytes, pos: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.ulonglong:
+    """The n <= 8 bytes at p[pos] as a little-endian number."""
+    word: cython.ulonglong = 0
+    if cython.compiled:
+        memcpy(cython.address(word), p + pos, n)
+        return word
+    else:
+        return int.from_bytes(p[pos : pos + n], "little")
+
+
+@cython.final
+@cython.cclass
+class KeyMap:
+    """Offsets by the hashes of their keys. `table` has three columns; it is all there is but for `size`."""
+
+    def __cinit__(
+        self, table: cython.longlong[:, ::1], key_low: cython.ulonglong, key_high: cython.ulonglong
+    ):
+        """Take over `table`, which may hold entries already (`count` finds out how many)."""
+        if table.shape[0] < 2 or table.shape[1] != 3:
+            raise ValueError("a map has at least two slots, of three numbers each")
+        self.table = table
+        self.slots = table.shape[0]
+        self.a = key_low ^ _A
+        self.b = key_high ^ _B ^ 0xEE
+        self.c = key_low ^ _C
+        self.d = key_high ^ _D
+        self.size = 0
+        if cython.compiled:
+            self.data = cython.address(table[0, 0])
+        else:
+            self.data = memoryview(table).cast("B").cast("q")
+
+    if not cython.compiled:
+        __init__ = __cinit__
+
+    def hash_of(self, p, pos, n):
+        """SipHash-2-4, 128 bits, of p[pos:pos+n]."""
+        h: Hash
+        s: Sip
+        end: cython.Py_ssize_t = pos + (n & ~7)
+        word: cython.ulonglong
+        if cython.compiled:
+            pass
+        else:
+            h, s = Hash(), Sip()
+        s.a, s.b, s.c, s.d = self.a, self.b, self.c, self.d
+        while pos < end:
+            s = _mixed(s, _word(p, pos, 8))
+            pos += 8
+        word = _u64(cython.cast(cython.ulonglong, n) << 56)
+        if n & 7:
+            word |= _word(p, pos, n & 7)
+        s = _mixed(s, word)
+        s.c ^= 0xEE
+        s = _round(_round(_round(_round(s))))
+        h.low = s.a ^ s.b ^ s.c ^ s.d
+        s.b ^= 0xDD
+        s = _round(_round(_round(_round(s))))
+        h.high = s.a ^ s.b ^ s.c ^ s.d
+        return h
+
+    def home(self, h):
+        """The first slot to try: as many 2^32ths of all slots as the hash's upper half says."""
+        return ((h.low >> 32) * cython.cast(cython.ulonglong, self.slots)) >> 32
+
+    def _slot(self, h):
+        """The slot of this hash, or the empty one where it would go."""
+        slot: cython.Py_ssize_t = self.home(h)
+        low: cython.longlong = _signed(h.low)
+        high: cython.longlong = _signed(h.high)
+        while self.data[3 * slot + 2] != 0:
+            if self.data[3 * slot] == low and self.data[3 * slot + 1] == high:
+                break
+            slot += 1
+            if slot == self.slots:
+                slot = 0
+        return slot
+
+    def expect(self, h):
+        """Have the processor bring the slot of this hash."""
+        if cython.compiled:
+            prefetch(self.data + 3 * self.home(h))
+
+    def find(self, h):
+        """The offset of this hash, or -1."""
+        return self.data[3 * self._slot(h) + 2] - 1
+
+    def put(self, h, offset):
+        """Note the offset of this hash, unless there is a later one; the caller sees that there is room."""
+        slot: cython.Py_ssize_t = self._slot(h)
+        if self.data[3 * slot + 2] == 0:
+            self.data[3 * slot] = _signed(h.low)
+            self.data[3 * slot + 1] = _signed(h.high)
+            self.data[3 * slot + 2] = offset + 1
+            self.size += 1
+        elif self.data[3 * slot + 2] <= offset:
+            self.data[3 * slot + 2] = offset + 1
+
+    def digest(self, key: cython.const[cython.uchar][::1]) -> bytes:
+        """The hash of a key, 16 bytes."""
+        h: Hash = self.hash_of(_start(key), 0, len(key))
+        return int(h.low).to_bytes(8, "little") + int(h.high).to_bytes(8, "little")
+
+    def find_key(self, key: cython.const[cython.uchar][::1]) -> cython.longlong:
+        """The offset of one key, or -1."""
+        return self.find(self.hash_of(_start(key), 0, len(key)))
+
+    def put_key(self, key: cython.const[cython.uchar][::1], offset: cython.longlong) -> None:
+        """Note the offset of one key."""
+        if offset < 0 or self.size >= self.slots - 1:
+            raise ValueError("a negative offset, or no slot left")
+        self.put(self.hash_of(_start(key), 0, len(key)), offset)
+
+    def clear(self) -> None:
+        """Forget all entries."""
+        i: cython.Py_ssize_t
+        n: cython.Py_ssize_t = 3 * self.slots
+        if self.size:
+            with cython.nogil:
+                for i in range(n):
+                    self.data[i] = 0
+            self.size = 0
+
+    def count(self) -> cython.Py_ssize_t:
+        """Count the entries of a table that was filled elsewhere; ValueError where no slot is empty."""
+        i: cython.Py_ssize_t
+        found: cython.Py_ssize_t = 0
+        with cython.nogil:
+            for i in range(self.slots):
+                found += self.data[3 * i + 2] != 0
+        if found >= self.slots:
+            raise ValueError("a map without an empty slot")
+        self.size = found
+        return found
+
+    def add_all(
+        self, table: cython.const[cython.longlong][:, ::1], limit: cython.Py_ssize_t
+    ) -> cython.Py_ssize_t:
+        """Take over the entries of another table with the same key, later offsets winning.
+
+        Stops before there are more than `limit`; answers the first slot that was not taken over.
+        """
+        i: cython.Py_ssize_t = 0
+        n: cython.Py_ssize_t = table.shape[0]
+        h: Hash
+        if table.shape[1] != 3 or limit >= self.slots:
+            raise ValueError("a map has three columns, and a slot that stays empty")
+        if not cython.compiled:
+            h, table = Hash(), [[int(number) for number in row] for row in table]
+        with cython.nogil:
+            while i < n:
+                if (table[i, 2] if cython.compiled else table[i][2]) != 0:
+                    if cython.compiled:
+                        h.low = cython.cast(cython.ulonglong, table[i, 0])
+                        h.high = cython.cast(cython.ulonglong, table[i, 1])
+                        if self.size >= limit and self.find(h) < 0:
+                            break
+                        self.put(h, table[i, 2] - 1)
+                    else:
+                        h.low, h.high = _u64(table[i][0]), _u64(table[i][1])
+                        if self.size >= limit and self.find(h) < 0:
+                            break
+                        self.put(h, table[i][2] - 1)
+                i += 1
+        return i
+
+
+@cython.cfunc
+def _start(key: cython.const[cython.uchar][::1]) -> _Bytes:
+    """Where the bytes are; those of an empty key are never looked at."""
+    if cython.compiled:
+        return cython.address(key[0]) if len(key) else cython.NULL
+    else:
+        return memoryview(key).cast("B")
