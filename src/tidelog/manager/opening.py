@@ -8,7 +8,8 @@
 4. The logs are loaded, a few at a time in each root; a log that cannot be loaded is offline.
 5. Registered partitions that have no directory get one, as a broker gives them: creating a topic may have
    been cut short after it was registered.
-6. What was adopted, and what the logs know better, is registered.
+6. A bulk write that was cut short is carried out or taken back (`publishing`).
+7. What was adopted, and what the logs know better, is registered.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from tidelog.manager.metadata.files import METADATA_DIRECTORY
 from tidelog.manager.metadata.registry import Registry
 from tidelog.manager.partition import Partition
 from tidelog.manager.placement import place
+from tidelog.manager.publishing.applying import finish_pending
 from tidelog.manager.root import Checkpoint, Contents, Root, Skipped, open_root
 from tidelog.manager.survey import Fate, Found, Judged, judge
 from tidelog.manager.topics import Topic, known_config
@@ -39,6 +41,7 @@ from tidelog.storage.names import (
     DirectoryState,
     format_partition_directory,
 )
+from tidelog.storage.write_journal import JOURNAL_FILE
 from tidelog.types import TopicPartition
 
 __all__ = ["Environment", "Opened", "open_roots"]
@@ -159,6 +162,7 @@ class _Opening:
         jobs = self._settle(judged)
         self._load(jobs)
         self._make_missing()
+        self._finish_writes()
         self._register()
         return opened
 
@@ -335,6 +339,19 @@ class _Opening:
             partition.attach(log, root)
         except (OSError, TidelogError) as error:
             self._fail(partition.topic_partition, path, error, root)
+
+    def _finish_writes(self) -> None:
+        for root in self._opened.roots:
+            finish_pending(self._fs, root, self._named)
+
+    def _named(self, name: TopicPartition) -> Partition:
+        topic = self._opened.topics.get(name.topic)
+        if topic is None or name.partition not in topic.partitions:
+            raise LogError(
+                f"a write to {name} was cut short, and {name} is not here: open all roots of the store, "
+                f"or remove the journal ({JOURNAL_FILE}) to keep what is there"
+            )
+        return topic.partitions[name.partition]
 
     def _register(self) -> None:
         opened = self._opened

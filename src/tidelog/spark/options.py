@@ -28,16 +28,20 @@ from tidelog.types import TopicPartition
 __all__ = [
     "EARLIEST",
     "LATEST",
+    "SINK_NAMES",
     "Assigned",
     "Bound",
     "Everything",
     "Matching",
     "Offsets",
+    "OptionReader",
     "Selection",
     "SourceOptions",
     "Subscribed",
     "Timestamp",
     "Timestamps",
+    "bad_option",
+    "refuse_slips",
 ]
 
 DEFAULT_MAX_BYTES_PER_PARTITION = 64 << 20
@@ -76,6 +80,11 @@ _WITHOUT_MEANING = (
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
 )
+SINK_NAMES = (
+    *("path", "topic", "partitions", "writeId", "staging", "lockTimeout", "serverProperties"),
+    "kafka.compression.type",
+)
+"""The options of a write (`sink_options`). Reading passes over them: a session may set them for both."""
 _SPELLING = {name.lower(): name for name in _NAMES}
 _DELAY = re.compile(r"\s*(\d+)\s*(us|ms|s|m|min|h|d)?\s*")
 _UNIT_MS = {"us": 0.001, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -181,15 +190,17 @@ class SourceOptions:
     def parse(cls, options: Mapping[str, str]) -> SourceOptions:
         """Read the options; `InvalidInputError` names the one at fault."""
         values = {key.lower(): value for key, value in options.items()}
-        _refuse_slips(values)
-        given = _Given(values)
+        refuse_slips(values)
+        given = OptionReader(values)
         starting, starting_option = given.bound("starting")
         ending, ending_option = given.bound("ending")
         _check_order(starting, ending)
         minimum = given.count("minOffsetsPerTrigger")
         maximum = given.count("maxOffsetsPerTrigger")
         if minimum is not None and maximum is not None and minimum > maximum:
-            raise _bad("minOffsetsPerTrigger", f"{minimum} is more than maxOffsetsPerTrigger, {maximum}")
+            raise bad_option(
+                "minOffsetsPerTrigger", f"{minimum} is more than maxOffsetsPerTrigger, {maximum}"
+            )
         strategy = given.choice("startingOffsetsByTimestampStrategy", ("error", "latest"), "error")
         isolation = given.choice(
             "kafka.isolation.level", ("read_uncommitted", "read_committed"), "read_uncommitted"
@@ -221,10 +232,10 @@ class SourceOptions:
         """Refuse options that mean nothing in a `kind` of query."""
         for name in forbidden:
             if name in self.given:
-                raise _bad(name, f"not valid in a {kind} query")
+                raise bad_option(name, f"not valid in a {kind} query")
 
 
-class _Given:
+class OptionReader:
     """The options as strings, by lower-case name, and how to read one."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
@@ -238,20 +249,22 @@ class _Given:
         try:
             return read(text)
         except (ValueError, TypeError, KeyError) as error:
-            raise _bad(name, f"{error}") from error
+            raise bad_option(name, f"{error}") from error
 
     def paths(self) -> tuple[str, ...]:
+        """The directories given."""
         many = self._read("paths", _path_list)
         one = self._read("path", _path_list)
         paths = (many or ()) + (one or ())
         if not paths:
-            raise _bad("path", "name a root or partition directory: .load(path) or .option('path', ...)")
+            raise bad_option("path", "name a root or partition directory: .load(path), .option('path', ...)")
         return paths
 
     def selection(self) -> Selection:
+        """Which topics are meant."""
         names = [n for n in ("assign", "subscribe", "subscribePattern") if n.lower() in self._values]
         if len(names) > 1:
-            raise _bad(names[1], f"only one of {' and '.join(names)} can be given")
+            raise bad_option(names[1], f"only one of {' and '.join(names)} can be given")
         return (
             self._read("assign", lambda text: Assigned(frozenset(_assignment(text))))
             or self._read("subscribe", lambda text: Subscribed(_topics(text)))
@@ -269,10 +282,23 @@ class _Given:
         found = [(self._read(name, read), name) for name, read in readers]
         return next(((bound, name) for bound, name in found if bound is not None), (None, f"{side}Offsets"))
 
+    def text(self, name: str) -> str | None:
+        """The option as it is; None where it was not given."""
+
+        def read(text: str) -> str:
+            if not text.strip():
+                raise ValueError("must not be empty")
+            return text.strip()
+
+        return self._read(name, read)
+
     def flag(self, name: str, default: bool) -> bool:
+        """A yes or no."""
         return self.choice(name, ("true", "false"), str(default).lower()) == "true"
 
     def choice(self, name: str, allowed: tuple[str, ...], default: str) -> str:
+        """One of a few words."""
+
         def read(text: str) -> str:
             for value in allowed:
                 if text.strip().lower() == value.lower():
@@ -282,20 +308,24 @@ class _Given:
         return self._read(name, read) or default
 
     def count(self, name: str) -> int | None:
+        """A number of at least 1; None where it was not given."""
         return self._read(name, lambda text: _whole(text, "a number", 1))
 
     def delay(self, name: str, default: str) -> int:
+        """A time in ms."""
         given = self._read(name, _delay)
         return _delay(default) if given is None else given
 
 
-def _bad(option: str, reason: str) -> InvalidInputError:
+def bad_option(option: str, reason: str) -> InvalidInputError:
+    """The error for an option."""
     return InvalidInputError(f"option {option}: {reason}")
 
 
-def _refuse_slips(values: Mapping[str, str]) -> None:
+def refuse_slips(values: Mapping[str, str], names: Iterable[str] = _NAMES) -> None:
     """Refuse names that are nearly one of ours: the connector would not have known them either."""
-    known = set(_SPELLING) | {name.lower() for name in _WITHOUT_MEANING}
+    spelling = {name.lower(): name for name in names}
+    known = {*_SPELLING, *spelling, *(name.lower() for name in (*_WITHOUT_MEANING, *SINK_NAMES))}
     for key in values:
         if key in known or key.startswith("option."):  # a catalog's copy of an option
             continue
@@ -303,26 +333,28 @@ def _refuse_slips(values: Mapping[str, str]) -> None:
             continue
         close = difflib.get_close_matches(key, known, n=1, cutoff=0.85)
         if close:
-            raise _bad(key, f"there is no such option; did you mean {_SPELLING.get(close[0], close[0])}?")
+            raise bad_option(
+                key, f"there is no such option; did you mean {spelling.get(close[0], close[0])}?"
+            )
 
 
 def _check_order(starting: Bound | None, ending: Bound | None) -> None:
     """Refuse bounds that cross, or that can hold nothing."""
     if ending == EARLIEST:
-        raise _bad("endingOffsets", "cannot be earliest: nothing lies before it")
+        raise bad_option("endingOffsets", "cannot be earliest: nothing lies before it")
     if isinstance(ending, Offsets) and EARLIEST_OFFSET in ending.offsets.values():
-        raise _bad("endingOffsets", f"cannot be earliest ({EARLIEST_OFFSET}): nothing lies before it")
+        raise bad_option("endingOffsets", f"cannot be earliest ({EARLIEST_OFFSET}): nothing lies before it")
     if isinstance(starting, Offsets) and isinstance(ending, Offsets):
         for name, first in starting.offsets.items():
             last = ending.offsets.get(name, LATEST_OFFSET)
             if 0 <= last < first:
-                raise _bad("endingOffsets", f"{last} for {name} lies before startingOffsets, {first}")
+                raise bad_option("endingOffsets", f"{last} for {name} lies before startingOffsets, {first}")
     if (
         isinstance(starting, Timestamp)
         and isinstance(ending, Timestamp)
         and ending.timestamp < starting.timestamp
     ):
-        raise _bad("endingTimestamp", f"{ending.timestamp} lies before {starting.timestamp}")
+        raise bad_option("endingTimestamp", f"{ending.timestamp} lies before {starting.timestamp}")
 
 
 def _path_list(text: str) -> tuple[str, ...]:

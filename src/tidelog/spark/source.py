@@ -11,6 +11,8 @@ from tidelog.spark.batch import BatchReader
 from tidelog.spark.offsets import select_partitions
 from tidelog.spark.options import SourceOptions
 from tidelog.spark.schemas import Wanted, source_schema
+from tidelog.spark.sink import BatchSink, StreamSink
+from tidelog.spark.sink_options import SinkOptions
 from tidelog.spark.streaming import StreamReader
 
 __all__ = ["TidelogSource"]
@@ -40,3 +42,11 @@ class TidelogSource(DataSource):
     def streamReader(self, schema: StructType) -> StreamReader:
         """A stream of the columns in `schema`."""
         return StreamReader(self._options, Wanted.of(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchSink:
+        """A batch write of rows with these columns."""
+        return BatchSink(SinkOptions.parse(self.options), schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamSink:
+        """A stream of rows with these columns."""
+        return StreamSink(SinkOptions.parse(self.options), schema, overwrite)

@@ -1,0 +1,216 @@
+"""From the journal's intent to the logs: a pending write is carried out, or taken back.
+
+Carried out: each partition is given the staged batches that it does not have yet. Which it has is read from
+the log itself, batch by batch from the offset where it ended before: so it makes no difference whether this
+is the first attempt or one after a crash, and nothing that others wrote since (a broker passes over the
+journal) is touched. Only when all is on the disk are log starts raised, and only then does the journal say
+that the write is done.
+
+Taken back: each partition is cut where it ended before. That happens where publishing failed and where the
+staged data is gone; if others have written behind it, nothing is cut and the error says what to do.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from tidelog.errors import DataLossError, InvalidIndexError, LogError
+from tidelog.log import Log
+from tidelog.manager.directories import remove_tree
+from tidelog.manager.partition import Partition
+from tidelog.manager.publishing.staged import StagedRun, load_runs, read_manifest
+from tidelog.manager.root import Checkpoint, Root
+from tidelog.records.batches import BatchTable, scan_batches
+from tidelog.records.builder import EncodedBatches
+from tidelog.storage import FileSystem
+from tidelog.storage.write_journal import (
+    JOURNAL_FILE,
+    PendingPartition,
+    PendingWrite,
+    read_journal,
+    write_journal,
+)
+from tidelog.types import TopicPartition
+
+__all__ = ["Find", "apply_write", "finish_pending", "settle", "take_back"]
+
+_logger = logging.getLogger(__name__)
+
+Find = Callable[[TopicPartition], Partition]
+"""From a name to the partition."""
+
+_APPEND_BYTES = 4 << 20
+_PARTS_OF_SEGMENT = 16
+"""An append is at most this part of a segment: what a segment lacks of being full is less than an append."""
+
+
+def finish_pending(fs: FileSystem, root: Root, find: Find) -> None:
+    """Carry out or take back the write that a root's journal says was being published."""
+    pending = read_journal(fs, root.path).pending
+    if pending is None:
+        return
+    runs = None if pending.goes_back else _runs(fs, pending)
+    if runs is not None or (not pending.goes_back and _is_whole(pending, find)):
+        _logger.warning("%s: carrying out a write that was cut short (%s)", root.path, pending.staging)
+        apply_write(fs, pending, runs or {}, find)
+        settle(fs, root, done=True)
+    else:
+        _logger.warning("%s: taking back a write that was cut short (%s)", root.path, pending.staging)
+        take_back(fs, root, pending, find)
+    remove_tree(fs, pending.staging)
+
+
+def _runs(fs: FileSystem, pending: PendingWrite) -> Mapping[TopicPartition, list[StagedRun]] | None:
+    """The staged data, or None where it is gone."""
+    try:
+        manifests = [read_manifest(fs, pending.staging, name) for name in pending.manifests]
+        return load_runs(fs, pending.staging, manifests)
+    except (FileNotFoundError, DataLossError, InvalidIndexError) as error:
+        _logger.warning("staged data cannot be used: %s", error)
+        return None
+
+
+def _is_whole(pending: PendingWrite, find: Find) -> bool:
+    """Whether every partition has all of it already."""
+    return all(
+        find(one.topic_partition).log_end_offset >= one.base_offset + one.records
+        for one in pending.partitions
+    )
+
+
+def apply_write(
+    fs: FileSystem, pending: PendingWrite, runs: Mapping[TopicPartition, Sequence[StagedRun]], find: Find
+) -> None:
+    """Give every partition what it lacks of a write, durably; then raise the log starts."""
+    for one in pending.partitions:
+        _give(fs, find(one.topic_partition), one, runs.get(one.topic_partition, ()))
+    for one in pending.partitions:
+        partition = find(one.topic_partition)
+        if partition.log.recovery_point < partition.log_end_offset:
+            partition.flush()
+    _raise_starts(pending, find)
+
+
+def _give(fs: FileSystem, partition: Partition, one: PendingPartition, runs: Sequence[StagedRun]) -> None:
+    """Append the batches that the log does not have yet."""
+    if not runs:
+        return
+    done = _batches_there(partition.log, one, runs)
+    limit = max(min(_APPEND_BYTES, partition.log.config.max_segment_bytes // _PARTS_OF_SEGMENT), 1)
+    for run in runs:
+        skip = min(done, len(run.rows))
+        done -= skip
+        if skip == len(run.rows):
+            continue
+        data = run.data(fs)
+        for start, stop in _chunks(run.rows[skip:, 1], limit):
+            rows = run.rows[skip + start : skip + stop].copy()
+            first, last = int(rows[0, 0]), int(rows[-1, 0] + rows[-1, 1])
+            rows[:, 0] -= first
+            rows[:, 2:4] -= rows[0, 2]
+            partition.append(
+                EncodedBatches(data[first:last], BatchTable(rows)), leader_epoch=one.leader_epoch
+            )
+
+
+def _chunks(sizes: npt.NDArray[np.int64], limit: int) -> Iterator[tuple[int, int]]:
+    """Runs of batches of at most `limit` bytes, one batch at least."""
+    ends = np.cumsum(sizes)
+    start, taken = 0, 0
+    while start < len(ends):
+        stop = max(int(np.searchsorted(ends, taken + limit, side="right")), start + 1)
+        yield start, stop
+        start, taken = stop, int(ends[stop - 1])
+
+
+def _batches_there(log: Log, one: PendingPartition, runs: Sequence[StagedRun]) -> int:
+    """How many of the staged batches the log has, from the offset on where it ended before."""
+    if log.log_end_offset <= one.base_offset:
+        return 0
+    planned = np.concatenate([run.rows for run in runs])
+    ends = one.base_offset + np.cumsum(planned[:, 3] - planned[:, 2] + 1)
+    there = headers_from(log, one.base_offset)
+    count = min(len(there), len(planned))
+    same = (
+        (there[:count, 3] == ends[:count] - 1)
+        & (there[:count, 4] == one.leader_epoch)
+        & (there[:count, 12] == planned[:count, 12])
+    )
+    return count if same.all() else int(np.argmin(same))
+
+
+def headers_from(log: Log, offset: int) -> npt.NDArray[np.int64]:
+    """The headers of the batches from an offset on."""
+    tables = [np.empty((0, 16), dtype=np.int64)]
+    for segment in log.segments.values(offset, log.log_end_offset):
+        found = segment.translate_offset(offset)
+        view, position = segment.buffer(), found.position if found is not None else segment.size
+        while position < len(view):
+            scan = scan_batches(view, start=position, check_crc=False, source=segment.path)
+            if scan.fault is not None:
+                raise scan.fault
+            tables.append(scan.table.rows)
+            position = scan.end
+    return np.concatenate(tables)
+
+
+def _raise_starts(pending: PendingWrite, find: Find) -> None:
+    """Raise the log starts that the write raises, in the logs and in the roots' checkpoints."""
+    raised: dict[Root, dict[TopicPartition, int]] = {}
+    for one in pending.partitions:
+        partition = find(one.topic_partition)
+        if one.new_log_start > one.log_start and partition.root is not None:
+            partition.delete_records(one.new_log_start)
+            raised.setdefault(partition.root, {})[one.topic_partition] = partition.log_start_offset
+    for root, starts in raised.items():
+        root.write_checkpoint(Checkpoint.LOG_STARTS, {**root.checkpoints[Checkpoint.LOG_STARTS], **starts})
+
+
+def take_back(fs: FileSystem, root: Root, pending: PendingWrite, find: Find) -> None:
+    """Remove what there is of a write from every partition, durably; the journal forgets it then."""
+    if not pending.goes_back:
+        journal = read_journal(fs, root.path)
+        write_journal(fs, root.path, replace(journal, pending=replace(pending, goes_back=True)))
+    for one in pending.partitions:
+        _check_ours(root, find(one.topic_partition), one)
+    for one in pending.partitions:
+        partition = find(one.topic_partition)
+        with partition.gate:
+            log = partition.log
+            if log.log_end_offset > one.base_offset:
+                log.truncate_to(one.base_offset)
+                log.segments.last.flush()
+                log.directory.sync()
+    settle(fs, root, done=False)
+
+
+def _check_ours(root: Root, partition: Partition, one: PendingPartition) -> None:
+    """Refuse to cut what may not be the write's."""
+    log = partition.log
+    if log.log_end_offset <= one.base_offset:
+        return
+    there = headers_from(log, one.base_offset)
+    if log.log_end_offset > one.base_offset + one.records or (there[:, 4] != one.leader_epoch).any():
+        raise LogError(
+            f"{log.path} has records from offset {one.base_offset} on of a write that was cut short, and "
+            f"others have written behind them; the staged data is gone, so that the write can neither be "
+            f"finished nor taken back. To keep what is there, remove {root.file(JOURNAL_FILE)}"
+        )
+
+
+def settle(fs: FileSystem, root: Root, *, done: bool) -> None:
+    """Say in the journal that the pending write is over: published, or as if it had never been."""
+    journal = read_journal(fs, root.path)
+    committed = dict(journal.committed)
+    if done and journal.pending is not None and journal.pending.query:
+        committed[journal.pending.query] = journal.pending.batch
+    write_journal(
+        fs,
+        root.path,
+        replace(journal, sequence=journal.sequence + 1, committed=committed, pending=None),
+    )

@@ -1,0 +1,193 @@
+"""Publishing a staged write: into all of its partitions, or into none.
+
+1. A batch that was published before is over.
+2. Everything that a log could refuse is checked; topics that are missing are made.
+3. The intent goes into the journal (`storage.write_journal`): from here on the write will be carried out.
+4. It is carried out (`applying`). If that fails, the journal says so, and it is taken back.
+5. The journal says that it is done; the staged files go.
+
+All of it happens in an open store: the clean-shutdown file went before 1, and comes back when the store is
+closed. What a writer before us left unfinished was finished when the store was opened.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from tidelog.config import LogConfig
+from tidelog.errors import InvalidInputError
+from tidelog.manager.directories import remove_tree
+from tidelog.manager.partition import Partition
+from tidelog.manager.publishing.applying import apply_write, settle, take_back
+from tidelog.manager.publishing.checks import check_piece, check_topic
+from tidelog.manager.publishing.staged import Manifest, StagedRun, load_runs, read_manifest
+from tidelog.manager.store import Store
+from tidelog.storage import LOCAL, FileSystem
+from tidelog.storage.write_journal import PendingPartition, PendingWrite, read_journal, write_journal
+from tidelog.types import TopicPartition
+
+__all__ = ["Published", "Write", "publish", "sweep_staging"]
+
+_STALE_MS = 24 * 60 * 60 * 1000
+
+Runs = Mapping[TopicPartition, Sequence[StagedRun]]
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A write whose data is staged."""
+
+    staging: str
+    """The directory with its files."""
+    manifests: tuple[str, ...]
+    """The tasks' manifests in it, in the order in which their records are to come."""
+    query: str = ""
+    """Who writes, so that a batch that comes again is known; empty for nobody in particular."""
+    batch: int = 0
+    config: Mapping[str, str] = field(default_factory=dict)
+    """The configuration of topics that are made."""
+    overwrite: bool = False
+    """Whether the topics' older records go."""
+    topics: Mapping[str, int] = field(default_factory=dict)
+    """Topics, with their number of partitions, that are to be there even if nothing is written to them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What was published."""
+
+    ranges: Mapping[TopicPartition, range]
+    """The offsets of the records in each partition."""
+    is_replay: bool = False
+    """Whether the batch had been published before; nothing was added then."""
+
+    @property
+    def records(self) -> int:
+        """How many records."""
+        return sum(len(one) for one in self.ranges.values())
+
+
+def publish(store: Store, write: Write, fs: FileSystem = LOCAL) -> Published:
+    """Publish a staged write into an open store; then the staged files are gone.
+
+    Raises InvalidInputError, naming topic and limit, for what a topic does not take. Whatever is raised,
+    nothing was published.
+    """
+    root = store.roots[0]
+    journal = read_journal(fs, root.path)
+    if journal.has(write.query, write.batch):
+        remove_tree(fs, write.staging)
+        return Published({}, is_replay=True)
+    manifests = [read_manifest(fs, write.staging, name) for name in write.manifests]
+    runs = load_runs(fs, write.staging, manifests)
+    topics = _prepare_topics(store, write, manifests, runs)
+    pending = _intent(store, write, topics, runs)
+
+    def find(name: TopicPartition) -> Partition:
+        return store.partition(name.topic, name.partition)
+
+    for one in pending.partitions:
+        find(one.topic_partition).flush()
+    root.ensure_lock()
+    write_journal(fs, root.path, replace(journal, pending=pending))
+    try:
+        apply_write(fs, pending, runs, find)
+    except Exception as error:
+        try:
+            take_back(fs, root, pending, find)
+        except Exception as second:
+            error.add_note(f"what was published of it is taken back when the root is opened next: {second}")
+        raise
+    settle(fs, root, done=True)
+    remove_tree(fs, write.staging)
+    return Published(
+        {
+            one.topic_partition: range(one.base_offset, one.base_offset + one.records)
+            for one in pending.partitions
+            if one.records
+        }
+    )
+
+
+def _prepare_topics(store: Store, write: Write, manifests: Sequence[Manifest], runs: Runs) -> set[str]:
+    """Check what is to be written, then make the topics that are missing; all topics of the write."""
+    wanted = dict(write.topics)
+    for manifest in manifests:
+        for topic, partitions in manifest.partitions.items():
+            if wanted.setdefault(topic, partitions) != partitions:
+                raise _changed(topic, partitions, wanted[topic])
+    configs: dict[str, LogConfig] = {}
+    missing = {}
+    for topic, partitions in wanted.items():
+        check_topic(topic)
+        if topic not in store.topics:
+            missing[topic] = partitions
+            configs[topic] = LogConfig.from_properties(write.config, store.config.topic_defaults)
+            continue
+        if len(store.topic(topic)) != partitions:
+            raise _changed(topic, partitions, len(store.topic(topic)))
+        configs[topic] = store.partition(topic).log.config
+    now_ms = time.time_ns() // 1_000_000
+    for name, staged in runs.items():
+        if name.topic not in configs or not 0 <= name.partition < wanted[name.topic]:
+            raise InvalidInputError(f"staged data is of {name}, which the write does not name")
+        for run in staged:
+            check_piece(run.piece, configs[name.topic], now_ms)
+    for topic, partitions in missing.items():
+        store.create_topic(topic, partitions, write.config)
+    return set(wanted)
+
+
+def _changed(topic: str, before: int, after: int) -> InvalidInputError:
+    return InvalidInputError(
+        f"topic {topic!r} was taken to have {before} partitions and has {after}: "
+        "it changed meanwhile; write again"
+    )
+
+
+def _intent(store: Store, write: Write, topics: set[str], runs: Runs) -> PendingWrite:
+    """Where every partition stands, and what it is to be given."""
+    names = set(runs)
+    if write.overwrite:
+        names |= {partition.topic_partition for topic in topics for partition in store.topic(topic)}
+    partitions = []
+    for name in sorted(names):
+        partition = store.partition(name.topic, name.partition)
+        log = partition.log
+        partitions.append(
+            PendingPartition(
+                name,
+                log.log_end_offset,
+                sum(run.piece.records for run in runs.get(name, ())),
+                partition.leader_epoch,
+                log.log_start_offset,
+                log.log_end_offset if write.overwrite else log.log_start_offset,
+            )
+        )
+    return PendingWrite(write.query, write.batch, write.staging, write.manifests, tuple(partitions))
+
+
+def sweep_staging(staging: str, now_ms: int, fs: FileSystem = LOCAL, stale_ms: int = _STALE_MS) -> list[str]:
+    """Remove what dead writers left in a directory of staged writes; the directories that went.
+
+    A write in whose directory nothing was changed for a day is taken for dead.
+    """
+    if not fs.exists(staging):
+        return []
+    gone = []
+    for entry in fs.list(staging):
+        path = f"{staging}/{entry.name}"
+        if entry.is_directory and now_ms - _last_change_ms(fs, path) > stale_ms:
+            remove_tree(fs, path)
+            gone.append(path)
+    return gone
+
+
+def _last_change_ms(fs: FileSystem, path: str) -> int:
+    times = [fs.stat(path).mtime_ms]
+    for entry in fs.list(path):
+        inner = f"{path}/{entry.name}"
+        times.append(_last_change_ms(fs, inner) if entry.is_directory else fs.stat(inner).mtime_ms)
+    return max(times)

@@ -1,0 +1,166 @@
+"""Staged data: batches that are ready but for their offsets, in files outside of the root.
+
+    <staging>/<write>/<task>.batches      batches, a piece of one partition after the other
+    <staging>/<write>/<task>.<n>.d/       a whole segment of a partition: .log, .index, .timeindex, from 0 on
+    <staging>/<write>/<task>.table        the headers of all of them, 16 int64 (little-endian) a batch
+    <staging>/<write>/<task>.json         the manifest: which piece is where; written last
+
+A task's files are on the disk before its manifest is; what has no manifest was never finished. Offsets in
+staged batches count from 0 in each piece: stamping them needs no new checksum.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tidelog.errors import DataLossError, InvalidIndexError
+from tidelog.records.batches import BatchTable
+from tidelog.storage import FileSystem, atomic_write, map_file, read_file
+from tidelog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Manifest", "Piece", "StagedRun", "load_runs", "read_manifest", "write_manifest"]
+
+_COLUMNS = 16
+_ROW = 8 * _COLUMNS
+_FACTS = (
+    *("position", "size", "first_batch", "batches", "records", "min_timestamp", "max_timestamp"),
+    *("largest_batch", "keyless", "is_segment"),
+)
+"""What a manifest says of a piece, after topic, partition and file: whole numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Batches of one partition, one after the other in a staged file."""
+
+    topic_partition: TopicPartition
+    file: str
+    """The file's name in the write's directory."""
+    position: int
+    size: int
+    first_batch: int
+    """Their first row in the task's table."""
+    batches: int
+    records: int
+    min_timestamp: int
+    max_timestamp: int
+    largest_batch: int
+    """The size of the largest batch."""
+    keyless: int
+    """How many records have no key."""
+    is_segment: bool = False
+    """Whether the file is a whole segment, with indexes beside it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a task has staged."""
+
+    name: str
+    """The task's."""
+    partitions: Mapping[str, int]
+    """How many partitions each topic was taken to have."""
+    pieces: tuple[Piece, ...]
+
+
+def write_manifest(fs: FileSystem, directory: str, manifest: Manifest) -> None:
+    """Write a manifest, durably; all that it names is on the disk already."""
+    content = {
+        "version": 1,
+        "partitions": dict(manifest.partitions),
+        "pieces": [
+            [
+                *(one.topic_partition.topic, one.topic_partition.partition, one.file),
+                *(int(getattr(one, name)) for name in _FACTS),
+            ]
+            for one in manifest.pieces
+        ],
+    }
+    atomic_write(fs, f"{directory}/{manifest.name}.json", json.dumps(content).encode())
+
+
+def read_manifest(fs: FileSystem, directory: str, name: str) -> Manifest:
+    """The manifest of a task."""
+    path = f"{directory}/{name}.json"
+    data = read_file(fs, path)
+    try:
+        content: dict[str, Any] = json.loads(data)
+        pieces = []
+        for topic, partition, file, *numbers in content["pieces"]:
+            tp = TopicPartition(str(topic), int(partition))
+            facts = dict(zip(_FACTS, (int(number) for number in numbers), strict=True))
+            is_segment = bool(facts.pop("is_segment"))
+            pieces.append(Piece(tp, str(file), is_segment=is_segment, **facts))
+        return Manifest(name, {str(k): int(v) for k, v in content["partitions"].items()}, tuple(pieces))
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidIndexError(f"{path} is no manifest of staged data: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class StagedRun:
+    """A piece with its bytes at hand."""
+
+    piece: Piece
+    path: str
+    rows: npt.NDArray[np.int64]
+    """The headers of its batches; positions count from the piece's first byte."""
+
+    def data(self, fs: FileSystem) -> memoryview:
+        """Its bytes."""
+        return map_file(fs, self.path)[self.piece.position : self.piece.position + self.piece.size]
+
+
+def load_runs(
+    fs: FileSystem, directory: str, manifests: Sequence[Manifest]
+) -> dict[TopicPartition, list[StagedRun]]:
+    """The pieces of each partition, in the order of the manifests; DataLossError where a file is not whole.
+
+    A partition's whole segments come first, so that they can be published as they are.
+    """
+    runs: dict[TopicPartition, list[StagedRun]] = {}
+    for manifest in manifests:
+        if not manifest.pieces:
+            continue
+        table = _table(fs, f"{directory}/{manifest.name}.table")
+        sizes: dict[str, int] = {}
+        for piece in manifest.pieces:
+            path = f"{directory}/{piece.file}"
+            if piece.file not in sizes:
+                sizes[piece.file] = _size(fs, path)
+            end = piece.first_batch + piece.batches
+            if sizes[piece.file] < piece.position + piece.size or len(table) < end:
+                raise DataLossError(f"{path} is shorter than its manifest says: staged data was lost")
+            rows = table[piece.first_batch : end].copy()
+            runs.setdefault(piece.topic_partition, []).append(StagedRun(piece, path, rows))
+    return runs
+
+
+def _size(fs: FileSystem, path: str) -> int:
+    try:
+        return fs.stat(path).size
+    except FileNotFoundError:
+        raise DataLossError(f"{path} is gone: staged data was lost") from None
+
+
+def _table(fs: FileSystem, path: str) -> npt.NDArray[np.int64]:
+    try:
+        data = read_file(fs, path)
+    except FileNotFoundError:
+        raise DataLossError(f"{path} is gone: staged data was lost") from None
+    if len(data) % _ROW:
+        raise DataLossError(f"{path} does not hold whole rows: staged data was lost")
+    return np.frombuffer(data, dtype="<i8").astype(np.int64, copy=False).reshape(-1, _COLUMNS)
+
+
+def table_bytes(table: BatchTable) -> bytes:
+    """Rows as the table file holds them."""
+    return table.rows.astype("<i8", copy=False).tobytes()

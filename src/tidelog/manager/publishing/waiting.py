@@ -1,0 +1,72 @@
+"""Taking a root that another process may have for a moment.
+
+Other writers let go of a root after each of their commits: so one that is held is asked for again, for a
+while. A broker does not, and neither does the application that started us if it has the root open itself.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from tidelog.errors import LogLockedError
+from tidelog.manager.brokerconfig import BrokerConfig
+from tidelog.manager.store import Store, open_store
+from tidelog.storage.lock import holder_of
+
+__all__ = ["await_free", "open_waiting"]
+
+_POLL_S = 0.05
+
+
+def open_waiting(roots: Sequence[str], *, wait_ms: int, config: BrokerConfig | None = None) -> Store:
+    """Open a store without background work, waiting for its roots; LogLockedError names who has one."""
+    deadline = time.monotonic() + wait_ms / 1000
+    while True:
+        try:
+            return open_store(roots, config=config, background=False)
+        except LogLockedError as error:
+            if _is_own(roots) or time.monotonic() >= deadline:
+                raise _told(error, roots, wait_ms) from None
+            time.sleep(_POLL_S)
+
+
+def await_free(roots: Sequence[str], *, wait_ms: int) -> None:
+    """Return when nobody has the roots; LogLockedError names who has one all the time."""
+    deadline = time.monotonic() + wait_ms / 1000
+    while holders := [(root, pid) for root in roots if (pid := holder_of(root)) is not None]:
+        root, pid = holders[0]
+        if _is_own(roots) or time.monotonic() >= deadline:
+            error = LogLockedError(f"{root} is in use by process {pid}; stop it first")
+            raise _told(error, roots, wait_ms)
+        time.sleep(_POLL_S)
+
+
+def _told(error: LogLockedError, roots: Sequence[str], wait_ms: int) -> LogLockedError:
+    if _is_own(roots):
+        return LogLockedError(
+            f"{error}. That is this very application: it has the root open with tidelog.open, and Spark "
+            "publishes from a process of its own; close the store before writing"
+        )
+    return LogLockedError(f"{error} (waited {wait_ms} ms for it)")
+
+
+def _is_own(roots: Sequence[str]) -> bool:
+    """Whether a root is held by this process or by one that it comes from."""
+    ours = _ancestors()
+    return any(holder_of(root) in ours for root in roots)
+
+
+def _ancestors() -> set[int]:
+    """This process, and those that started it, as far as the system tells."""
+    found, pid = set(), os.getpid()
+    while pid > 1 and pid not in found:
+        found.add(pid)
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+        except OSError:
+            break
+        pid = int(stat.rpartition(")")[2].split()[1])
+    return found

@@ -1,0 +1,172 @@
+"""`df.write.format("tidelog")` and `writeStream`: rows staged by tasks, published at once by the commit.
+
+    writer, streamWriter    on the driver's side: options and columns are checked, topics looked up
+    write                   in each task: the rows are staged outside of the root (`staging`)
+    commit                  on the driver's side, in a process of its own: published under the root's lock,
+                            in the order of the tasks (`manager.publishing`); or, if it fails,
+    abort                   the staged files go
+
+A streaming batch is known by its query's id and its number, a batch write by the option `writeId`: what was
+published is not published again.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from tidelog.config import LogConfig
+from tidelog.errors import InvalidInputError
+from tidelog.manager.publishing.committing import Published, Write, publish, sweep_staging
+from tidelog.manager.publishing.existing import TopicFacts, existing_topics
+from tidelog.manager.publishing.staging import TaskStaging
+from tidelog.manager.publishing.waiting import await_free, open_waiting
+from tidelog.spark.partitioner import TopicPlan
+from tidelog.spark.shipping import Shipped
+from tidelog.spark.sink_options import SinkOptions
+from tidelog.spark.staging import Stager
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["BatchSink", "StagedTask", "StreamSink", "check_columns"]
+
+_HEADERS = "array<struct<key:string,value:binary>>"
+_TYPES: dict[str, tuple[str, ...]] = {
+    "value": ("binary", "string"),
+    "key": ("binary", "string"),
+    "topic": ("string",),
+    "partition": ("int",),
+    "timestamp": ("timestamp", "timestamp_ntz", "bigint"),
+    "headers": (_HEADERS,),
+}
+_QUERY, _BATCH, _RUN = "sql.streaming.queryId", "streaming.sql.batchId", "spark.jobGroup.id"
+
+
+@dataclass(frozen=True)
+class StagedTask(WriterCommitMessage):
+    """What a task has staged: its manifest, and whose batch it is."""
+
+    task: int
+    name: str
+    directory: str
+    query: str
+    batch: int
+
+
+def check_columns(schema: StructType, has_topic: bool) -> None:
+    """Refuse columns that are no records; others than those of a record are passed over."""
+    types = {field.name: field.dataType.simpleString() for field in schema.fields}
+    if "value" not in types:
+        raise InvalidInputError(f"column 'value' is missing; there are {', '.join(types) or 'none'}")
+    for name, allowed in _TYPES.items():
+        found = types.get(name)
+        if found is not None and found not in allowed:
+            raise InvalidInputError(f"column {name!r} has type {found}; {' or '.join(allowed)} is wanted")
+    if "topic" not in types and not has_topic:
+        raise InvalidInputError("name a topic: with the option topic, or a column 'topic'")
+
+
+class _Sink(Shipped):
+    """What batch and stream have in common."""
+
+    def __init__(self, options: SinkOptions, schema: StructType, overwrite: bool) -> None:
+        check_columns(schema, options.topic is not None)
+        await_free(options.roots, wait_ms=options.lock_timeout_ms)
+        self._options = options
+        self._overwrite = overwrite
+        defaults = options.broker.topic_defaults
+        self._plan = TopicPlan(
+            existing_topics(options.roots, defaults),
+            TopicFacts(
+                options.partitions or options.broker.num_partitions,
+                LogConfig.from_properties(options.config, defaults),
+            ),
+            options.partitions,
+        )
+        self._topics: dict[str, int] = {}
+        if options.topic is not None:
+            self._topics[options.topic] = self._plan.facts(options.topic).partitions
+
+    def _stage(self, batches: Iterator[pa.RecordBatch], directory: str, query: str, batch: int) -> StagedTask:
+        options = self._options
+        context = TaskContext.get()
+        task, attempt = (0, 0) if context is None else (context.partitionId(), context.taskAttemptId())
+        name = f"task-{task:06}-{attempt}"
+        staging = TaskStaging(directory, name)
+        Stager(staging, self._plan, options.codec, topic=options.topic, task=task).run(batches)
+        return StagedTask(task, name, directory, query, batch)
+
+    def _publish(self, messages: Sequence[Any], directory: str, query: str, batch: int) -> Published:
+        options = self._options
+        tasks = sorted((one for one in messages if isinstance(one, StagedTask)), key=lambda one: one.task)
+        write = Write(
+            directory,
+            tuple(one.name for one in tasks),
+            query,
+            batch,
+            options.config,
+            self._overwrite,
+            self._topics,
+        )
+        with open_waiting(options.roots, wait_ms=options.lock_timeout_ms, config=options.broker) as store:
+            sweep_staging(options.staging, time.time_ns() // 1_000_000)
+            return publish(store, write)
+
+
+class BatchSink(_Sink, DataSourceArrowWriter):
+    """The writer of a batch."""
+
+    def __init__(self, options: SinkOptions, schema: StructType, overwrite: bool) -> None:
+        super().__init__(options, schema, overwrite)
+        self._directory = f"{options.staging}/write-{uuid.uuid4().hex}"
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedTask:
+        """Stage the rows of a task."""
+        return self._stage(iterator, self._directory, self._options.write_id, 0)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Publish what the tasks have staged."""
+        self._publish(messages, self._directory, self._options.write_id, 0)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Remove what the tasks have staged."""
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+
+class StreamSink(_Sink, DataSourceStreamArrowWriter):
+    """The writer of a stream's batches."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedTask:
+        """Stage the rows of a task."""
+        context = TaskContext.get()
+        told = {name: context.getLocalProperty(name) if context else None for name in (_QUERY, _BATCH, _RUN)}
+        query, batch = told[_QUERY], told[_BATCH]
+        if query is None or batch is None:
+            raise InvalidInputError("Spark does not tell which query this is: it cannot be written just once")
+        # Another run of the query must not touch the files of a batch that is being published.
+        directory = f"{self._options.staging}/{query}-{batch}-{told[_RUN] or 'run'}"
+        return self._stage(iterator, directory, query, int(batch))
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Publish what the tasks of a batch have staged, unless it was published before."""
+        first = next((one for one in messages if isinstance(one, StagedTask)), None)
+        if first is not None:
+            self._publish(messages, first.directory, first.query, first.batch)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Remove what the tasks of a batch have staged."""
+        for directory in {one.directory for one in messages if isinstance(one, StagedTask)}:
+            shutil.rmtree(directory, ignore_errors=True)
