@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from tidelog.cli.errors import FOUND_WRONG, UsageError
 from tidelog.cli.loading import LoadBar
 from tidelog.cli.output import Cell, Column, Output
+from tidelog.cli.reporting import Reporter
 from tidelog.manager import open_store
 from tidelog.manager.keeping import KeepingFileSystem
 from tidelog.manager.recovery import Recovered, is_partition, recover_partition, recover_root
@@ -72,28 +74,37 @@ def existing_directory(path: Path) -> str:
 # ---- verify
 
 
-def verify_path(path: Path, output: Output, *, deep: bool) -> int:
-    """Check a root or partition; the exit code."""
+def verify_path(path: Path, output: Output, *, deep: bool, master: str | None = None) -> int:
+    """Check a root or partition, with Spark if a master is given; the exit code."""
     directory = existing_directory(path)
     counts = dict.fromkeys(Kind, 0)
 
     def rows() -> Iterator[Sequence[Cell]]:
-        with output.progress(log_bytes(directory), "verifying") as progress:
-            findings: Iterator[Finding]
-            if is_partition(LOCAL, directory):
-                facts = verify_partition(LOCAL, directory, deep=deep, advance=progress.advance)
-                findings = iter(facts.findings)
-            else:
-                findings = verify_root(LOCAL, directory, deep=deep, advance=progress.advance)
-            for one in findings:
-                counts[one.kind] += 1
-                yield one.kind.value, one.file, one.position, one.offset, one.end_offset, one.cause
+        for one in _findings(directory, output, deep=deep, master=master):
+            counts[one.kind] += 1
+            yield one.kind.value, one.file, one.position, one.offset, one.end_offset, one.cause
 
     output.table(_FINDINGS, rows())
     damage, notes = counts[Kind.DAMAGE], counts[Kind.NOTE]
     aside = f" ({notes} notes)" if notes else ""
     output.say(f"{damage} damaged places found{aside}" if damage else f"all is sound{aside}")
     return FOUND_WRONG if damage else 0
+
+
+def _findings(directory: str, output: Output, *, deep: bool, master: str | None) -> Iterator[Finding]:
+    """What is found, as it is found."""
+    if master is not None:
+        from tidelog.spark import quiet_session
+        from tidelog.spark.verifying import find
+
+        with quiet_session(master) as session, ExitStack() as stack:
+            yield from find(session, directory, deep=deep, report=Reporter(output, stack, "verifying"))
+        return
+    with output.progress(log_bytes(directory), "verifying") as progress:
+        if is_partition(LOCAL, directory):
+            yield from verify_partition(LOCAL, directory, deep=deep, advance=progress.advance).findings
+        else:
+            yield from verify_root(LOCAL, directory, deep=deep, advance=progress.advance)
 
 
 def log_bytes(directory: str) -> int:

@@ -9,9 +9,7 @@ import typer
 from tidelog.cli.app import Debug, Json, app
 
 if TYPE_CHECKING:
-    from contextlib import ExitStack
-
-    from tidelog.cli.output import Output, Progress
+    from tidelog.cli.output import Output
 
 __all__ = ["export"]
 
@@ -64,6 +62,7 @@ def export(
     from contextlib import ExitStack
 
     from tidelog.cli.output import make_output
+    from tidelog.cli.reporting import Reporter
     from tidelog.spark import ParquetSettings, quiet_session
     from tidelog.spark import export as run_export
 
@@ -81,25 +80,9 @@ def export(
             include_batch_facts=batch_facts,
             fail_on_data_loss=not skip_damage,
             settings=ParquetSettings(file_bytes=file_mb << 20),
-            report=_Reporter(output, stack),
+            report=Reporter(output, stack, "exporting"),
         ).toArrow()
     _show(output, rows.to_pylist())
-
-
-class _Reporter:
-    """Shows progress once the size of the work is known."""
-
-    def __init__(self, output: Output, stack: ExitStack) -> None:
-        self._output = output
-        self._stack = stack
-        self._progress: Progress | None = None
-        self._done = 0
-
-    def __call__(self, done: int, total: int) -> None:
-        if self._progress is None:
-            self._progress = self._stack.enter_context(self._output.progress(total, "exporting"))
-        self._progress.advance(done - self._done)
-        self._done = done
 
 
 def _show(output: Output, rows: list[dict[str, Any]]) -> None:

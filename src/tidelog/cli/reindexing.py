@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from tidelog.cli.checking import existing_directory, log_bytes, parse_settings
 from tidelog.cli.errors import FOUND_WRONG
 from tidelog.cli.output import Cell, Column, Output
+from tidelog.cli.reporting import Reporter
 from tidelog.manager.reindexing import Reindexed, reindex
 from tidelog.storage import LOCAL
 
@@ -35,18 +37,9 @@ def reindex_path(
     done: list[Reindexed] = []
 
     def rows() -> Iterator[Sequence[Cell]]:
-        with output.progress(log_bytes(directory), "reindexing") as progress:
-            found = reindex(
-                LOCAL,
-                directory,
-                everything=everything,
-                dry_run=dry_run,
-                settings=config,
-                advance=progress.advance,
-            )
-            for one in found:
-                done.append(one)
-                yield one.file, " ".join(one.indexes), one.cause, one.error
+        for one in _reindexed(directory, output, everything, dry_run, config, master):
+            done.append(one)
+            yield one.file, " ".join(one.indexes), one.cause, one.error
 
     output.table(_COLUMNS, rows())
     files = sum(len(one.indexes) for one in done)
@@ -54,3 +47,37 @@ def reindex_path(
     what = "would be replaced" if dry_run else "replaced"
     output.say(f"{files} index files {what}" + (f"; {damaged} logs are damaged" if damaged else ""))
     return FOUND_WRONG if damaged or (dry_run and not everything and files) else 0
+
+
+def _reindexed(
+    directory: str,
+    output: Output,
+    everything: bool,
+    dry_run: bool,
+    config: Mapping[str, str],
+    master: str | None,
+) -> Iterator[Reindexed]:
+    """What was done, as it is done."""
+    if master is not None:
+        from tidelog.spark import quiet_session
+        from tidelog.spark.reindexing import rebuild
+
+        with quiet_session(master) as session, ExitStack() as stack:
+            yield from rebuild(
+                session,
+                directory,
+                everything=everything,
+                dry_run=dry_run,
+                settings=config,
+                report=Reporter(output, stack, "reindexing"),
+            )
+        return
+    with output.progress(log_bytes(directory), "reindexing") as progress:
+        yield from reindex(
+            LOCAL,
+            directory,
+            everything=everything,
+            dry_run=dry_run,
+            settings=config,
+            advance=progress.advance,
+        )

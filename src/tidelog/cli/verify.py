@@ -19,6 +19,10 @@ def verify(
         typer.Argument(help="A root (log.dirs) or one partition's directory.", show_default=False),
     ],
     deep: Annotated[bool, typer.Option("--deep", help="Decode every record too.")] = False,
+    spark: Annotated[
+        str | None,
+        typer.Option("--spark", metavar="MASTER", help="Run on Spark, on this master.", show_default=False),
+    ] = None,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -30,4 +34,4 @@ def verify(
     from tidelog.cli.checking import verify_path
     from tidelog.cli.output import make_output
 
-    raise typer.Exit(verify_path(path, make_output(json=json), deep=deep))
+    raise typer.Exit(verify_path(path, make_output(json=json), deep=deep, master=spark))

@@ -5,6 +5,7 @@
     losses                     what failOnDataLoss decides  sessions   a session that finds this Python
     jobs                       work over splits             shipping   sending our objects to executors
     exporting                  topics -> Parquet            profiling  what is in topics, by hour
+    verifying, reindexing      the local commands' checks and repairs, spread over tasks
     plans                      what a query would read
 
 `pyspark` is an extra; nothing here is imported before it is used.
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
     from tidelog.spark.parquet import ParquetSettings
     from tidelog.spark.plans import plan
     from tidelog.spark.profiling import profile
+    from tidelog.spark.reindexing import reindex
     from tidelog.spark.sessions import MissingDependencyError, quiet_session, session
+    from tidelog.spark.verifying import verify
 
 __all__ = [
     "MissingDependencyError",
@@ -28,7 +31,9 @@ __all__ = [
     "plan",
     "profile",
     "quiet_session",
+    "reindex",
     "session",
+    "verify",
 ]
 
 _LAZY = {
@@ -38,7 +43,9 @@ _LAZY = {
     "plan": "tidelog.spark.plans",
     "profile": "tidelog.spark.profiling",
     "quiet_session": "tidelog.spark.sessions",
+    "reindex": "tidelog.spark.reindexing",
     "session": "tidelog.spark.sessions",
+    "verify": "tidelog.spark.verifying",
 }
 
 

@@ -16,7 +16,7 @@ from tidelog.scanning.salvage import Loss, salvage_task
 from tidelog.scanning.splits import Split, plan_splits
 from tidelog.scanning.tasks import run_task
 from tidelog.scanning.volumes import local_path
-from tidelog.spark.jobs import parallelism, run_job
+from tidelog.spark.jobs import parallelism, report_frame, run_job
 from tidelog.spark.losses import LossPolicy
 from tidelog.spark.offsets import LogEnds, log_ends, range_of, select_partitions
 from tidelog.spark.options import SourceOptions, Subscribed
@@ -200,7 +200,7 @@ def export(
             held.commit(ends, [StagedFile(f["staged"], f["path"]) for row in rows for f in row["files"]])
     finally:
         held.release()
-    return _report_frame(spark, rows)
+    return report_frame(spark, rows, REPORT_SCHEMA)
 
 
 def _options(
@@ -266,10 +266,3 @@ def _splits(spark: SparkSession, ranges: list[OffsetRange], options: SourceOptio
         with_control=False,
         max_bytes=min(max(share, _MIN_SPLIT_BYTES), _MAX_SPLIT_BYTES),
     )
-
-
-def _report_frame(spark: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    table = pa.Table.from_pylist(rows, schema=REPORT_SCHEMA)
-    return spark.createDataFrame(table, schema=from_arrow_schema(REPORT_SCHEMA))

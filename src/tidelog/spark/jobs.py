@@ -1,4 +1,4 @@
-"""Jobs over splits: one split a task, a row of report a split, nothing else comes back.
+"""Jobs over splits: one split a task, a few rows of report a split, nothing else comes back.
 
 A job's tasks open the files by themselves; Spark only hands out numbers and collects the reports. Each task
 is a pure function of its split, so that retries and speculation may run it again. Splits travel pickled one
@@ -13,7 +13,8 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -21,16 +22,55 @@ from tidelog import errors
 from tidelog.spark.shipping import ship
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Task", "Work", "parallelism", "run_job"]
+__all__ = ["Bin", "Task", "Work", "pack", "parallelism", "report_frame", "run_job", "share_bytes"]
 
 _DEFAULT_PARALLELISM = 8
 _POLL_S = 0.5
+_TASKS_PER_CORE = 4
+_MIN_SHARE_BYTES = 32 << 20
+_MAX_SHARE_BYTES = 512 << 20
 _OUR_ERROR = re.compile(r"^tidelog\.errors\.(\w+): (.*)$", re.MULTILINE)
 
 Work = Callable[[int, Any], list[dict[str, Any]]]
 """From a split's number and the split to its report, rows of the report's schema. Must be picklable."""
+
+
+class Sized(Protocol):
+    """Something to work on that takes so many bytes."""
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+
+
+_Item = TypeVar("_Item", bound=Sized)
+
+
+@dataclass(frozen=True, slots=True)
+class Bin(Generic[_Item]):
+    """Neighbours in a list of things to do, to be done by one task; `first` is the number of the first."""
+
+    first: int
+    items: tuple[_Item, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all."""
+        return sum(item.size for item in self.items)
+
+
+def pack(items: Sequence[_Item], max_bytes: int) -> list[Bin[_Item]]:
+    """Put neighbours together, as many as make up `max_bytes`; a larger one goes alone."""
+    bins: list[Bin[_Item]] = []
+    first = filled = 0
+    for number, item in enumerate(items):
+        if number > first and filled + item.size > max_bytes:
+            bins.append(Bin(first, tuple(items[first:number])))
+            first, filled = number, 0
+        filled += item.size
+    return [*bins, Bin(first, tuple(items[first:]))] if items else []
 
 
 class Task:
@@ -92,6 +132,19 @@ def parallelism(spark: SparkSession) -> int:
         return max(int(spark.sparkContext.defaultParallelism), 1)
     except Exception:
         return _DEFAULT_PARALLELISM
+
+
+def share_bytes(spark: SparkSession, total: int) -> int:
+    """How large the share of a task is to be: enough tasks for all cores, none too small to be worth it."""
+    return min(max(total // (_TASKS_PER_CORE * parallelism(spark)), _MIN_SHARE_BYTES), _MAX_SHARE_BYTES)
+
+
+def report_frame(spark: SparkSession, rows: list[dict[str, Any]], schema: pa.Schema) -> DataFrame:
+    """A report's rows as a frame."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    table = pa.Table.from_pylist(rows, schema=schema)
+    return spark.createDataFrame(table, schema=from_arrow_schema(schema))
 
 
 @contextmanager

@@ -1,0 +1,129 @@
+"""`verify` and `reindex` as Spark jobs: the findings and the repairs of the local commands."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.testing import CliRunner
+
+import tidelog.spark
+from tests.golden import GOLDEN
+from tests.manager.damage import make_torn, torn_cases
+from tests.manager.test_verification import DAMAGE
+from tidelog.cli.app import app
+from tidelog.cli.main import COMMANDS
+from tidelog.errors import InvalidInputError, LogLockedError
+from tidelog.manager.reindexing import reindex
+from tidelog.manager.verification import Finding, verify_partition, verify_root
+from tidelog.spark import jobs
+from tidelog.storage import LOCAL
+from tidelog.storage.lock import RootLock
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CLEAN = GOLDEN / "clean"
+PIECE_BYTES = 2000
+SETTINGS = {"index.interval.bytes": "512"}
+
+
+def as_rows(findings: Any) -> list[tuple[Any, ...]]:
+    return [
+        (one.kind.value, one.file, one.position, one.offset, one.end_offset, one.cause) for one in findings
+    ]
+
+
+def on_spark(spark: SparkSession, path: Path, **options: Any) -> list[tuple[Any, ...]]:
+    return [tuple(row) for row in tidelog.spark.verify(spark, path, **options).collect()]
+
+
+def content(path: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
+
+
+@pytest.fixture(scope="module")
+def damaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A root with each golden damage and each of our own in a partition of its own."""
+    root = shutil.copytree(CLEAN, tmp_path_factory.mktemp("damaged") / "root")
+    for case in torn_cases():
+        make_torn(case, root)
+    for number, what in enumerate(DAMAGE):
+        path = shutil.copytree(CLEAN / "golden-txn-0", root / f"damaged-{number}")
+        DAMAGE[what][1](path)
+    (root / "recovery-point-offset-checkpoint").write_text("0\n1\ngolden-none 0 1561\n")
+    return root
+
+
+@pytest.fixture(autouse=True)
+def _several_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "_MIN_SHARE_BYTES", 1)
+
+
+def test_a_sound_root_is_sound(spark: SparkSession) -> None:
+    told: list[tuple[int, int]] = []
+    found = on_spark(spark, CLEAN, deep=True, piece_bytes=PIECE_BYTES, report=lambda *done: told.append(done))
+    assert found == as_rows(verify_root(LOCAL, str(CLEAN), deep=True))
+    assert [row for row in found if row[0] == "damage"] == []
+    assert told[-1][0] == told[-1][1] > 0
+
+
+@pytest.mark.parametrize("piece_bytes", [PIECE_BYTES, None])
+def test_findings_are_those_of_the_local_command(
+    spark: SparkSession, damaged: Path, piece_bytes: int | None
+) -> None:
+    local: list[Finding] = list(verify_root(LOCAL, str(damaged)))
+    assert len({one.file for one in local}) > len(DAMAGE)
+    assert on_spark(spark, damaged, piece_bytes=piece_bytes) == as_rows(local)
+
+
+def test_a_partition_alone(spark: SparkSession, tmp_path: Path) -> None:
+    path = make_torn(torn_cases()[0], tmp_path)
+    local = verify_partition(LOCAL, str(path)).findings
+    assert on_spark(spark, path) == as_rows(local) != []
+
+
+def test_indexes_are_rebuilt_as_by_the_local_command(
+    spark: SparkSession, damaged: Path, tmp_path: Path
+) -> None:
+    mine, other = tmp_path / "a" / "root", tmp_path / "b" / "root"
+    for root in (mine, other):
+        shutil.copytree(damaged, root)
+    dry = tidelog.spark.reindex(spark, mine, settings=SETTINGS, dry_run=True).collect()
+    assert content(mine) == content(damaged)
+    done = tidelog.spark.reindex(spark, mine, settings=SETTINGS).collect()
+    local = list(reindex(LOCAL, str(other), settings=SETTINGS))
+    assert [(Path(row.file).relative_to(mine), tuple(row.indexes), row.cause, row.error) for row in done] == [
+        (Path(one.file).relative_to(other), one.indexes, one.cause, one.error) for one in local
+    ]
+    assert dry == done != []
+    assert content(mine) == content(other) | {".lock": b""}
+    assert tidelog.spark.reindex(spark, mine, settings=SETTINGS).collect() == [
+        row for row in done if row.error
+    ]
+
+
+def test_bad_places_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    for job in (tidelog.spark.verify, tidelog.spark.reindex):
+        with pytest.raises(InvalidInputError, match="missing is not a directory"):
+            job(spark, tmp_path / "missing")
+    root = shutil.copytree(CLEAN, tmp_path / "root")
+    with RootLock(root), pytest.raises(LogLockedError):
+        tidelog.spark.reindex(spark, root)
+
+
+def test_the_commands_take_a_master(
+    spark: SparkSession, damaged: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert COMMANDS
+    monkeypatch.setattr(type(spark), "stop", lambda self: None)  # the session is everybody's
+    for command in (["verify"], ["reindex", "--dry-run"]):
+        lines = []
+        for more in ([], ["--spark", "local[2]"]):
+            result = CliRunner().invoke(app, [*command, str(damaged), "--json", *more])
+            assert result.exit_code == 1, result.output
+            lines.append([json.loads(line) for line in result.stdout.splitlines()])
+        assert lines[0] == lines[1] != []
