@@ -19,3 +19,12 @@ cdef Facts analyze_rows(
     int target_codec,
     bint log_append_time,
 ) noexcept nogil
+cdef void _stamp_one(
+    unsigned char* p,
+    Py_ssize_t at,
+    long long* row,
+    long long next_offset,
+    long long leader_epoch,
+    bint log_append_time,
+    long long max_timestamp,
+) noexcept nogil

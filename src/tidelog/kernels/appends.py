@@ -168,18 +168,7 @@ def _put(
         p[at + k] = (value >> (8 * (size - 1 - k))) & 0xFF
 
 
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def _stamp_one(
-    p: cython.pointer[cython.uchar],
-    at: cython.Py_ssize_t,
-    row: cython.pointer[cython.longlong],
-    next_offset: cython.longlong,
-    leader_epoch: cython.longlong,
-    log_append_time: cython.bint,
-    max_timestamp: cython.longlong,
-) -> cython.void:
+def _stamp_one(p, at, row, next_offset, leader_epoch, log_append_time, max_timestamp):
     """Stamp the batch at `at` and its row."""
     attributes: cython.longlong = row[6] | 8 if log_append_time else row[6] & ~8
     row[3] = next_offset + (row[3] - row[2])

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 from tidelog.errors import LogError
+from tidelog.index.base import MAX_RELATIVE_OFFSET
 from tidelog.log.appends import LogAppendInfo
 from tidelog.log.flushing import flush_below
 from tidelog.log.rolls import RollFacts, should_roll
@@ -19,7 +20,7 @@ from tidelog.log.state import LogState
 from tidelog.segment import ActiveSegment
 from tidelog.storage.names import FileKind, Transient, format_segment_file
 
-__all__ = ["needs_roll", "roll"]
+__all__ = ["needs_roll", "roll", "stays"]
 
 _STRAYS = (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
 
@@ -44,6 +45,19 @@ def needs_roll(state: LogState, info: LogAppendInfo, now_ms: int) -> bool:
         )
     )
     return reason is not None
+
+
+def stays(state: LogState, size: int, last_offset: int, max_timestamp: int) -> bool:
+    """Whether it is plain to see that the active segment need not roll before this append (`rolls`)."""
+    active = state.active
+    first = active.first_batch_timestamp
+    return (
+        active.size <= state.max_segment_bytes - size
+        and first >= 0
+        and max_timestamp - first <= state.max_segment_ms - active.jitter_ms
+        and not active.index_full
+        and last_offset - active.base_offset <= MAX_RELATIVE_OFFSET
+    )
 
 
 def roll(state: LogState, expected_next_offset: int = 0) -> ActiveSegment:

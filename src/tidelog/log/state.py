@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.config import LogConfig
 from tidelog.errors import LogClosedError, LogOfflineError
+from tidelog.kernels.plain import PlainBatch
 from tidelog.log.epoch_file import EpochFile
 from tidelog.log.offsets import LogOffsetMetadata, LogOffsets
 from tidelog.log.producers import ProducerStateManager
@@ -27,7 +28,7 @@ from tidelog.log.segments import LogSegments
 from tidelog.log.snapshot_files import SnapshotFiles
 from tidelog.segment import ActiveSegment
 from tidelog.storage import Directory
-from tidelog.types import TopicPartition
+from tidelog.types import Codec, TimestampType, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,6 +89,9 @@ class LogState:
         self.config = config
         self.max_segment_bytes = config.max_segment_bytes
         self.max_segment_ms = config.max_segment_ms
+        self.flush_messages = config.flush_messages
+        self.plain = _plain_batches(config)
+        """Takes the batches that need no more than a stamp; None where the config leaves no such batch."""
 
     # Whether it can be used
 
@@ -106,9 +110,14 @@ class LogState:
         if self._closed:
             raise LogClosedError(f"{self.directory.path} was closed or deleted")
 
+    @property
+    def is_writable(self) -> bool:
+        """Whether it was neither closed, nor has its disk failed."""
+        return not self._closed and self._offline is None
+
     def check_writable(self) -> None:
         """Refuse a log that was closed, or whose disk failed."""
-        if self._closed or self._offline is not None:
+        if not self.is_writable:
             self.check_readable()
             raise LogOfflineError(
                 f"{self.directory.path} is offline since its disk failed ({self._offline}); open it anew"
@@ -173,3 +182,16 @@ class LogState:
             action()
         else:
             self.scheduler.schedule_once(name, action, self.config.file_delete_delay_ms)
+
+
+def _plain_batches(config: LogConfig) -> PlainBatch | None:
+    if config.message_timestamp_type is not TimestampType.CREATE_TIME:
+        return None
+    if config.target_codec(Codec.NONE) is not Codec.NONE:
+        return None
+    return PlainBatch(
+        config.max_message_bytes,
+        config.message_timestamp_before_max_ms,
+        config.message_timestamp_after_max_ms,
+        config.compact,
+    )

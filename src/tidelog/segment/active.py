@@ -231,16 +231,19 @@ class ActiveSegment(Segment):
         """
         rows = batches.rows
         if len(rows) == 1:
-            self._append_one(data, rows[0].tolist())
+            row = rows[0].tolist()
+            if memoryview(data).nbytes != row[1]:
+                self._refuse_size(data, self.size, row[1])
+            self.append_one(data, row[1], row[3], row[8])
         elif len(rows):
             self._append_many(data, rows)
 
-    def _append_one(self, data: Buffer, row: list[int]) -> None:
-        size, last, timestamp = row[1], row[3], row[8]
+    def append_one(self, data: Buffer, size: int, last: int, timestamp: int) -> None:
+        """`append` for one batch of `size` bytes, with this last offset and largest timestamp."""
         position = self._file.bytes.size
         if last > self._end or last <= self._last_offset:
             self._refuse(last)
-        if memoryview(data).nbytes != size or position + size > MAX_SIZE:
+        if position + size > MAX_SIZE:
             self._refuse_size(data, position, size)
         largest = self._max if timestamp <= self._max[0] else (timestamp, last)
         indexed = self._since > self._interval
