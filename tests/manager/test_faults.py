@@ -1,0 +1,68 @@
+"""A disk that fails once, at any call while a store is opened, read and closed: nothing is lost."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from pathlib import Path
+
+import pytest
+
+import tidelog
+from tests.manager.test_store import SMALL, fill, some, values
+from tidelog.errors import TidelogError
+from tidelog.storage import LOCAL
+from tidelog.testing.faults import Call, Fault, FaultyFileSystem
+
+EXPECTED = [one.value for one in some(30)]
+STRIDE = 7
+"""Every so many calls fail in a normal run; all of them in a long one."""
+
+
+@pytest.fixture
+def crashed(tmp_path: Path) -> Path:
+    with tidelog.open(tmp_path / "crashed") as store:
+        store.create_topic("t", 2, SMALL)
+        for partition in store:
+            fill(partition, 30)
+    (tmp_path / "crashed" / ".kafka_cleanshutdown").unlink()
+    return tmp_path / "crashed"
+
+
+def survives(root: Path, number: int, code: int) -> bool:
+    """Use a store while its `number`th call fails, then again; whether there was such a call."""
+    count = 0
+
+    def rule(call: Call) -> Fault | None:
+        nonlocal count
+        count += 1
+        return Fault(code) if count == number else None
+
+    try:
+        with tidelog.open(root, fs=FaultyFileSystem(LOCAL, rule), background=False) as store:
+            for partition in (0, 1):
+                assert values(store, "t", partition) == EXPECTED
+    except (OSError, TidelogError):
+        pass  # a clear error; what counts is what the next opening finds
+    with tidelog.open(root) as store:
+        assert not store.offline_partitions
+        assert [values(store, "t", partition) for partition in (0, 1)] == [EXPECTED] * 2, number
+    return count >= number
+
+
+def sweep(crashed: Path, scratch: Path, code: int, stride: int) -> int:
+    number = 1
+    while survives(Path(shutil.copytree(crashed, scratch / str(number))), number, code):
+        number += stride
+    return number
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC], ids=errno.errorcode.get)
+def test_a_disk_that_fails_at_some_calls(crashed: Path, tmp_path: Path, code: int) -> None:
+    assert sweep(crashed, tmp_path, code, STRIDE) > 100
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC, errno.EROFS], ids=errno.errorcode.get)
+def test_a_disk_that_fails_at_any_call(crashed: Path, tmp_path: Path, code: int) -> None:
+    assert sweep(crashed, tmp_path, code, 1) > 100
