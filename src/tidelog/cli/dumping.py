@@ -6,32 +6,29 @@ import errno
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidelog.cli.errors import UsageError
+from tidelog.cli.decodedlines import DecodedLines
+from tidelog.cli.decoding import Decoder
+from tidelog.cli.errors import UndecodableError, UsageError
+from tidelog.cli.indexfiles import IndexChecks, dump_index
 from tidelog.cli.lines import LineStyle, LogLines
 from tidelog.cli.output import Cell, Column, Output, Progress
-from tidelog.errors import TidelogError
+from tidelog.cli.smallfiles import is_small_file, read_small_file, show
+from tidelog.errors import TidelogError, TornBatchError
 from tidelog.records import BatchTable, walk_batches
 from tidelog.storage import LOCAL, map_file
-from tidelog.storage.names import (
-    CLEAN_SHUTDOWN_FILE,
-    LEADER_EPOCH_FILE,
-    META_PROPERTIES_FILE,
-    PARTITION_METADATA_FILE,
-    FileKind,
-    parse_segment_file,
-)
+from tidelog.storage.names import FileKind, parse_segment_file
 from tidelog.types import Codec, TimestampType
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["dump_logs"]
+__all__ = ["DumpStyle", "dump_files"]
 
-_OTHER_FILES = {CLEAN_SHUTDOWN_FILE, LEADER_EPOCH_FILE, META_PROPERTIES_FILE, PARTITION_METADATA_FILE}
 _CODECS = {int(codec): codec.label for codec in Codec}
 _METADATA_SNAPSHOT = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -51,13 +48,26 @@ _BATCH_COLUMNS = (
 )
 
 
-def dump_logs(
-    files: Sequence[Path], style: LineStyle, out: Output, report: Callable[[Exception], int]
+@dataclass(frozen=True, slots=True)
+class DumpStyle:
+    """How files are shown."""
+
+    lines: LineStyle = field(default_factory=LineStyle)
+    decoder: Decoder | None = None
+    checks: IndexChecks = field(default_factory=IndexChecks)
+    max_bytes: int | None = None
+    """How much of a log is read."""
+
+
+def dump_files(
+    paths: Sequence[Path], style: DumpStyle, out: Output, report: Callable[[Exception], int]
 ) -> int:
     """Dump the files one after the other; the exit code. A damaged one is reported, and the next one is read.
 
-    Whether all of them can be logs at all is looked at first, so that a slip of the fingers costs nothing.
+    Of a partition's directory its logs are dumped. Whether all of them can be dumped at all is looked at
+    first, so that a slip of the fingers costs nothing.
     """
+    files = [file for path in paths for file in _expand(path)]
     sizes = [_check(path) for path in files]
     code = 0
     with out.progress(sum(sizes), "dumping") as progress:
@@ -69,31 +79,63 @@ def dump_logs(
     return code
 
 
-def _check(path: Path) -> int:
-    """The size of a file that could be a log; OSError or UsageError for what cannot."""
-    found = LOCAL.stat(path)
-    if found.is_directory:
+def _expand(path: Path) -> list[Path]:
+    """The file, or the logs of a partition's directory."""
+    if not LOCAL.stat(path).is_directory:
+        return [path]
+    logs = sorted(log for log in path.glob(f"*{FileKind.LOG.value}") if parse_segment_file(log.name))
+    if not logs:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    return logs
+
+
+def _check(path: Path) -> int:
+    """The size of a file; OSError or UsageError for what cannot be dumped."""
+    found = LOCAL.stat(path)
     if not path.is_file():
         raise UsageError(f"{path} is not a regular file: copy it to one first")
-    name = parse_segment_file(path.name)
-    checkpoint = path.name.endswith("-offset-checkpoint")
-    if checkpoint or path.name in _OTHER_FILES or (name is not None and name.kind is not FileKind.LOG):
-        raise UsageError(f"{path} is not a log: dump shows .log files only so far")
     return found.size
 
 
-def _dump(path: Path, style: LineStyle, out: Output, progress: Progress) -> None:
-    data = map_file(LOCAL, path)
+def _dump(path: Path, style: DumpStyle, out: Output, progress: Progress) -> None:
     out.say(f"Dumping {path}")
+    segment = parse_segment_file(path.name)
+    if segment is not None and segment.kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX):
+        dump_index(path, segment, style.checks, out)
+    elif is_small_file(path.name):
+        show(read_small_file(path), out)
+    else:
+        _dump_log(path, style, out, progress)
+
+
+def _dump_log(path: Path, style: DumpStyle, out: Output, progress: Progress) -> None:
+    data = memoryview(map_file(LOCAL, path))
+    is_cut = style.max_bytes is not None and style.max_bytes < len(data)
+    if is_cut:
+        data = data[: style.max_bytes]
     if origin := _origin(path.name):
         out.say(origin)
-    if out.terminal and not style.deep:
-        out.table(_BATCH_COLUMNS, _batch_rows(data, str(path)))
+    try:
+        _show_log(data, str(path), style, out, progress)
+    except TornBatchError:
+        if not is_cut:  # then it was we who cut the batch
+            raise
+
+
+def _show_log(data: memoryview, source: str, style: DumpStyle, out: Output, progress: Progress) -> None:
+    if out.terminal and not style.lines.deep:
+        out.table(_BATCH_COLUMNS, _batch_rows(data, source))
         return
-    for size in LogLines(data, str(path), style, out.write).run():
+    lines = LogLines(data, source, style.lines, out.write)
+    if style.decoder is not None or style.lines.skip_metadata:
+        lines = DecodedLines(data, source, style.lines, out.write, style.decoder)
+    for size in lines.run():
         if not out.terminal:  # there the lines themselves show it
             progress.advance(size)
+    if isinstance(lines, DecodedLines) and lines.undecodable:
+        raise UndecodableError(
+            f"{lines.undecodable} records of {source} are not what --decode says: try another decoder"
+        )
 
 
 def _origin(name: str) -> str | None:

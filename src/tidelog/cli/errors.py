@@ -9,11 +9,12 @@ from tidelog.errors import (
     CompressionError,
     CorruptRecordError,
     InvalidInputError,
+    TidelogError,
     TornBatchError,
     UnknownMagicError,
 )
 
-__all__ = ["FOUND_WRONG", "USAGE", "UsageError", "explain"]
+__all__ = ["FOUND_WRONG", "USAGE", "UndecodableError", "UsageError", "explain"]
 
 FOUND_WRONG = 1
 USAGE = 2
@@ -33,6 +34,10 @@ _HINTS: tuple[tuple[type[CorruptRecordError], str], ...] = (
 
 class UsageError(InvalidInputError):
     """A command was asked for what it cannot do."""
+
+
+class UndecodableError(TidelogError):
+    """Payloads are not what they were said to be."""
 
 
 def explain(error: Exception) -> tuple[str, int]:

@@ -44,6 +44,8 @@ class LineStyle:
     json: bool = False
     deep: bool = False
     payloads: bool = False
+    skip_metadata: bool = False
+    """Of a record, only key and payload (in dump-log lines)."""
 
 
 class LogLines:

@@ -76,8 +76,14 @@ class Output(Protocol):
     def say(self, text: str) -> None:
         """A line for people; machines do not get it."""
 
+    def warn(self, text: str) -> None:
+        """A line on standard error, after all that was said before it; for people and for logs."""
+
     def write(self, lines: Buffer) -> None:
         """Whole lines, ready in the right form, as UTF-8."""
+
+    def flush(self) -> None:
+        """Let out what waits to be written: somebody is waiting for it."""
 
     def table(self, columns: Sequence[Column], rows: Iterable[Sequence[Cell]]) -> None:
         """A table; rows are shown as they come, also those before an error."""
@@ -147,6 +153,15 @@ class _Streams:
     def say(self, text: str) -> None:
         """A line for people."""
         self.write(_utf8(f"{text}\n"))
+
+    def warn(self, text: str) -> None:
+        """A line on standard error, after what was said before it."""
+        self.flush()
+        print(_utf8(text).decode(), file=sys.stderr, flush=True)
+
+    def flush(self) -> None:
+        """Let out what waits to be written."""
+        sys.stdout.flush()
 
     @contextmanager
     def progress(self, total_bytes: int, what: str) -> Iterator[Progress]:

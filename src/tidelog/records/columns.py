@@ -157,7 +157,7 @@ def _bits(rows: int, fill: int) -> pa.Buffer:
 def from_numbers(values: npt.NDArray[np.generic]) -> pa.Array:
     """An array of integers or booleans without nulls."""
     if values.dtype == np.bool_:
-        bits = np.packbits(values, bitorder="little")
+        bits = np.packbits(values.astype(np.bool_), bitorder="little")
         return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(bits)], null_count=0)
     kind = pa.from_numpy_dtype(values.dtype)
     data = pa.py_buffer(np.ascontiguousarray(values))

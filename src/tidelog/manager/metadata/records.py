@@ -41,6 +41,7 @@ from tidelog.records.compact import (
 )
 
 __all__ = [
+    "FRAME_VERSION",
     "AbortTransactionRecord",
     "ApiKey",
     "BeginTransactionRecord",
@@ -59,7 +60,7 @@ __all__ = [
     "parse_record",
 ]
 
-_FRAME_VERSION = 1
+FRAME_VERSION = 1
 _SHORT_MAX = 0x7FFF
 
 Ids = tuple[int, ...]
@@ -211,7 +212,7 @@ def parse_record(value: bytes | None) -> MetadataRecord:
     """The metadata record with this value. Raises CorruptRecordError for what is none."""
     body = Reader(value or b"", "metadata record")
     frame, key, version = (body.unsigned_varint() for _ in range(3))
-    if frame != _FRAME_VERSION:
+    if frame != FRAME_VERSION:
         raise CorruptRecordError(f"metadata record with frame version {frame}; only 1 is known")
     if not (0 <= key <= _SHORT_MAX and 0 <= version <= _SHORT_MAX):
         raise CorruptRecordError(f"metadata record with the impossible api key {key} or version {version}")
@@ -308,7 +309,7 @@ def format_record(record: MetadataRecord) -> bytes:
     except struct.error as error:
         raise InvalidInputError(f"{record} does not fit its format: {error}") from error
     return b"".join(
-        (unsigned_varint(_FRAME_VERSION), unsigned_varint(key), unsigned_varint(version), message)
+        (unsigned_varint(FRAME_VERSION), unsigned_varint(key), unsigned_varint(version), message)
     )
 
 
