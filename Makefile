@@ -22,7 +22,7 @@ $(VENV)/.kernels: $(VENV)/.installed $(KERNELS)
 
 setup: $(VENV)/.kernels  ## make the virtual environment and compile the kernels
 
-demo: setup  ## write, read and print a small log
+demo: setup  ## a pipeline on a million events: write, read, find, verify, export, query
 	$(BIN)/python examples/demo.py
 
 test: setup  ## run the tests (a few minutes)

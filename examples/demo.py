@@ -1,124 +1,197 @@
-"""A small log, from end to end: `make demo`.
+"""A pipeline on a million events, from end to end: `make demo`.
 
-1. Write a day of tide gauge readings as Kafka's record batches into a segment file.
-2. Read it back as Arrow columns, and as single records.
-3. Flip one bit of it, and see that caught.
+1. Write a topic of tide gauge readings as Kafka would store it.
+2. Read it as Arrow columns; find a moment through the time index.
+3. Verify all of it; flip one bit, see that caught; lose an index, rebuild it.
+4. With Spark: read the files as a DataFrame, from that moment on; verify in tasks; export to Parquet; ask the
+   Parquet files with SQL. Without Java or PySpark this step only says what to install.
 
-Everything happens in a temporary directory.
+Everything happens in a temporary directory. `--events 50000` makes it short.
 """
 
 from __future__ import annotations
 
-import json
-import math
+import argparse
 import tempfile
 import time
-from datetime import UTC, datetime
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 from rich.console import Console
 from rich.table import Table
 
-from tidelog.errors import CorruptRecordError
-from tidelog.records import Header, Record, decode_records, encode_records, read_record_batches, scan_batches
+import tidelog
+from tidelog.errors import InvalidInputError
+from tidelog.manager.reindexing import reindex
+from tidelog.manager.verification import Kind, verify_root
+from tidelog.storage import LOCAL
 from tidelog.types import Codec
 
-GAUGES = ("brest", "cuxhaven", "halifax")
-MIDNIGHT_MS = 1_700_006_400_000  # 2023-11-15, UTC
-SHOWN = 6
+GAUGES = ("brest", "cuxhaven", "halifax", "saint-malo")
+BEGIN = datetime(2026, 11, 1, tzinfo=UTC)
+STEP_MS = 2_000
+PIECE = 50_000
 
 console = Console(highlight=False)
 
 
-def readings() -> list[Record]:
-    """A reading of each gauge every five minutes."""
-    records = []
-    for minute in range(0, 24 * 60, 5):
-        for phase, gauge in enumerate(GAUGES):
-            level_m = round(3 + 2.5 * math.sin(2 * math.pi * minute / 745 + phase), 2)
-            records.append(
-                Record(
-                    value=json.dumps({"level_m": level_m}).encode(),
-                    key=gauge.encode(),
-                    headers=[Header("unit", b"m")],
-                    timestamp=MIDNIGHT_MS + 60_000 * minute,
-                )
-            )
-    return records
-
-
-def write(path: Path) -> None:
-    """Encode the readings and write them as a segment."""
-    records = readings()
+@contextmanager
+def step(title: str) -> Iterator[None]:
+    """A part of the story, and how long it took."""
+    console.rule(f"[bold]{title}", align="left")
     begin = time.perf_counter()
-    data = encode_records(records, codec=Codec.ZSTD, max_batch_records=100)
-    took_ms = 1000 * (time.perf_counter() - begin)
-    path.write_bytes(data)
-    batches = len(scan_batches(data).require())
-    console.print(f"{len(records)} records in {batches} zstd batches: {len(data):,} bytes, {took_ms:.1f} ms")
-    console.print(f"[bold]{path.parent.name}/{path.name}")
+    yield
+    console.print(f"[dim]{time.perf_counter() - begin:.1f} s")
 
 
-def read_columns(path: Path) -> None:
+def readings(gauge: int, first: int, count: int) -> pa.RecordBatch:
+    """A run of readings of one gauge: JSON values, one every two seconds."""
+    number = np.arange(first, first + count)
+    level = np.round(3 + 2.5 * np.sin(2 * np.pi * number / 22_350 + gauge), 2)
+    texts = [pa.array(column).cast(pa.string()) for column in (level, number)]
+    values = pc.binary_join_element_wise('{"level_m":', texts[0], ',"reading":', texts[1], "}", "")
+    return pa.record_batch(
+        {
+            "key": pa.array([GAUGES[gauge].encode()] * count, pa.binary()),
+            "value": values.cast(pa.binary()),
+            "timestamp": pa.array(int(BEGIN.timestamp() * 1000) + STEP_MS * number),
+        }
+    )
+
+
+def write(root: Path, events: int) -> None:
+    """Append the readings, a partition for each gauge."""
+    with tidelog.open(root, create=True) as store:
+        store.create_topic("tides", partitions=len(GAUGES), config={"segment.bytes": "16777216"})
+        for gauge in range(len(GAUGES)):
+            partition = store.partition("tides", gauge)
+            share = events // len(GAUGES)
+            for first in range(0, share, PIECE):
+                batch = readings(gauge, first, min(PIECE, share - first))
+                partition.append(batch, codec=Codec.LZ4, max_batch_records=500)
+        logs = sum(len(partition.log.segments) for partition in store)
+        size = sum(partition.log.size for partition in store)
+    console.print(
+        f"{events:,} events in {logs} segments, {size / 1e6:.1f} MB: a broker can open {root.name}/"
+    )
+
+
+def read(root: Path) -> None:
     """All records as Arrow columns, and a question to them."""
-    (batch,) = read_record_batches(path.read_bytes(), topic="tides", columns=["key", "value", "timestamp"])
-    console.print(f"{batch.num_rows} rows of {', '.join(batch.schema.names)}")
-    found = pc.extract_regex(batch["value"].cast("string"), r'"level_m": (?P<metres>[0-9.]+)')
-    levels = found.field("metres").cast("double")
-    table = Table("gauge", "readings", "lowest", "highest")
-    for gauge in GAUGES:
-        here = levels.filter(pc.equal(batch["key"], gauge.encode()))
-        low, high = pc.min_max(here).as_py().values()
-        table.add_row(gauge, str(len(here)), f"{low:.2f} m", f"{high:.2f} m")
+    levels: dict[str, list[Any]] = {gauge: [] for gauge in GAUGES}
+    rows = 0
+    for batch in tidelog.scan(root, "tides", columns=["key", "value"], threads=2):
+        rows += batch.num_rows
+        found = pc.extract_regex(batch["value"].cast(pa.string()), r'"level_m":(?P<metres>[0-9.]+)')
+        metres = found.field("metres").cast(pa.float64())
+        levels[batch["key"][0].as_py().decode()].append(pc.min_max(metres).as_py())
+    console.print(f"{rows:,} rows of key and value")
+    table = Table("gauge", "lowest", "highest")
+    for gauge, ranges in levels.items():
+        low, high = min(one["min"] for one in ranges), max(one["max"] for one in ranges)
+        table.add_row(gauge, f"{low:.2f} m", f"{high:.2f} m")
     console.print(table)
 
 
-def read_records(path: Path) -> None:
-    """The last records one by one."""
-    table = Table("offset", "time", "key", "value", "headers")
-    for record in list(decode_records(path.read_bytes()))[-SHOWN:]:
-        moment = datetime.fromtimestamp(record.timestamp / 1000, UTC)
-        table.add_row(
-            str(record.offset),
-            f"{moment:%Y-%m-%d %H:%M}",
-            (record.key or b"").decode(),
-            (record.value or b"").decode(),
-            ", ".join(f"{header.key}={(header.value or b'').decode()}" for header in record.headers),
-        )
+def find(root: Path, moment: datetime) -> None:
+    """The first record of each partition at or after a moment: two index look-ups and one batch."""
+    table = Table("partition", "first offset", "its time")
+    with tidelog.open(root) as store:
+        for partition in store:
+            found = partition.offset_for_timestamp(int(moment.timestamp() * 1000))
+            if found is not None:
+                then = datetime.fromtimestamp(found.timestamp / 1000, UTC)
+                table.add_row(
+                    str(partition.topic_partition), f"{found.offset:,}", f"{then:%Y-%m-%d %H:%M:%S}"
+                )
+    console.print(f"at or after {moment:%Y-%m-%d %H:%M}:")
     console.print(table)
 
 
-def damage(path: Path) -> None:
-    """One bit is enough, and is found with its place."""
-    data = bytearray(path.read_bytes())
+def verify(root: Path) -> None:
+    """Sound, then damaged by one bit, then without an index: each is told apart."""
+    console.print(f"as written: {len(damages(root))} damaged places")
+    log = sorted((root / "tides-0").glob("*.log"))[0]
+    sound = log.read_bytes()
+    data = bytearray(sound)
     data[len(data) // 2] ^= 0x04
-    path.write_bytes(data)
-    read = 0
-    try:
-        for _ in decode_records(data, source=path.name):
-            read += 1
-    except CorruptRecordError as error:
-        console.print(f"{read} records, then [red]{type(error).__name__}[/]: {error}")
-    else:
-        raise SystemExit("a flipped bit went unnoticed: this is a bug in tidelog")
+    log.write_bytes(data)
+    for finding in damages(root)[:1]:
+        console.print(f"one bit flipped: [red]{finding.cause}[/] at position {finding.position:,}")
+    log.write_bytes(sound)
+    index = log.with_suffix(".timeindex")
+    before = index.read_bytes()
+    index.unlink()
+    (done,) = reindex(LOCAL, str(root))
+    same = "the very bytes it had" if index.read_bytes() == before else "other bytes than it had"
+    console.print(f"an index deleted: {done.cause}; rebuilt from the log, {same}")
+
+
+def damages(root: Path) -> list[Any]:
+    """What is damaged."""
+    return [one for one in verify_root(LOCAL, str(root)) if one.kind is Kind.DAMAGE]
+
+
+def with_spark(root: Path, lake: Path, moment: datetime) -> None:
+    """The same files as a DataFrame, checked and exported by tasks, and the export asked with SQL."""
+    import tidelog.spark
+
+    with ExitStack() as stack:
+        with step("Spark: start"):
+            session = stack.enter_context(tidelog.spark.quiet_session("local[2]"))
+        with step("Spark: read the files as a DataFrame, from that moment on"):
+            source = session.read.format("tidelog").option("subscribe", "tides")
+            since = source.option("startingTimestamp", int(moment.timestamp() * 1000)).load(str(root))
+            counts = since.groupBy("partition").count().orderBy("partition").collect()
+            console.print(", ".join(f"partition {row['partition']}: {row['count']:,}" for row in counts))
+        with step("Spark: verify"):
+            found = tidelog.spark.verify(session, root)
+            console.print(f"{found.where(found.kind == 'damage').count()} damaged places")
+        with step("Spark: export to Parquet, values parsed as JSON"):
+            report = tidelog.spark.export(session, root, lake, topics="tides", value_format="json")
+            (done,) = report.selectExpr("sum(records)", "sum(bytes_written)", "sum(size(files))").collect()
+            console.print(f"{done[0]:,} records in {done[2]} files, {done[1] / 1e6:.1f} MB")
+            again = tidelog.spark.export(session, root, lake, topics="tides", value_format="json").count()
+            console.print(f"once more: {again} splits, everything is there already")
+        with step("Spark: query the Parquet files"):
+            session.read.parquet(str(lake)).createOrReplaceTempView("tides")
+            query = """select date, count(*), round(max(value.level_m), 2) from tides
+                       where partition = 0 group by date order by date"""
+            table = Table("date", "readings", "highest", title=f"{GAUGES[0]}, by day")
+            for date, readings_, highest in session.sql(query).collect():
+                table.add_row(str(date), f"{readings_:,}", f"{highest:.2f} m")
+            console.print(table)
 
 
 def main() -> None:
     """The whole story."""
+    parser = argparse.ArgumentParser(description="A pipeline on generated events.")
+    parser.add_argument("--events", type=int, default=1_000_000)
+    events = parser.parse_args().events
+    moment = BEGIN + timedelta(milliseconds=STEP_MS * (events // len(GAUGES) * 3 // 4))
     with tempfile.TemporaryDirectory(prefix="tidelog-demo-") as scratch:
-        path = Path(scratch, "tides-0", "00000000000000000000.log")
-        path.parent.mkdir()
-        for title, step in (
-            ("Write a segment as Kafka would", write),
-            ("Read it as Arrow columns", read_columns),
-            ("Read it record by record", read_records),
-            ("Flip one bit", damage),
-        ):
-            console.rule(f"[bold]{title}", align="left")
-            step(path)
+        root, lake = Path(scratch, "kafka-logs"), Path(scratch, "lake")
+        root.mkdir()
+        with step("Write a topic as Kafka would store it"):
+            write(root, events)
+        with step("Read it as Arrow columns"):
+            read(root)
+        with step("Find a moment"):
+            find(root, moment)
+        with step("Verify it"):
+            verify(root)
+        try:
+            with_spark(root, lake, moment)
+        except InvalidInputError as missing:
+            console.print(f"[yellow]The rest needs Spark.[/] {missing}")
         console.rule(align="left")
-        console.print("Try it on a file of your own: [bold].venv/bin/tidelog dump --deep FILE.log")
+        console.print("Try it on files of your own: [bold].venv/bin/tidelog verify DIRECTORY")
 
 
 if __name__ == "__main__":

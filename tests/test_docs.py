@@ -21,6 +21,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.spark.conftest import require_spark
+
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
@@ -94,10 +96,31 @@ def test_links_between_documents_lead_somewhere(document: Path) -> None:
         assert (document.parent / target).exists(), f"{document.name} links to {target}"
 
 
-def test_the_demo_runs() -> None:
+def run_demo(**env: str) -> str:
     done = subprocess.run(
-        [sys.executable, ROOT / "examples/demo.py"], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, ROOT / "examples/demo.py", "--events", "40000"],
+        capture_output=True,
+        text=True,
+        env=os.environ | env,
+        timeout=300,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert "864 records in 9 zstd batches" in done.stdout
-    assert "400 records, then ChecksumError" in done.stdout
+    assert "40,000 events in 4 segments" in done.stdout
+    assert "one bit flipped: a batch's checksum does not match" in done.stdout
+    return " ".join(done.stdout.split())
+
+
+def test_the_demo_runs_without_java(tmp_path: Path) -> None:
+    out = run_demo(JAVA_HOME=str(tmp_path))
+    assert "rebuilt from the log, the very bytes it had" in out
+    assert "Spark needs Java 17 or later: install a JDK" in out
+
+
+@pytest.mark.slow
+def test_the_demo_runs_with_spark() -> None:
+    require_spark()
+    out = run_demo()
+    assert "partition 0: 2,500, partition 1: 2,500" in out
+    assert "40,000 records in 4 files" in out
+    assert "once more: 0 splits" in out
