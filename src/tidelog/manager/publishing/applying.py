@@ -35,7 +35,7 @@ from tidelog.storage.write_journal import (
     read_journal,
     write_journal,
 )
-from tidelog.types import TopicPartition
+from tidelog.types import Codec, TimestampType, TopicPartition
 
 __all__ = ["Find", "apply_write", "finish_pending", "settle", "take_back"]
 
@@ -100,7 +100,7 @@ def _give(fs: FileSystem, partition: Partition, one: PendingPartition, runs: Seq
     """Append the batches that the log does not have yet."""
     if not runs:
         return
-    done = _batches_there(partition.log, one, runs)
+    done = _batches_there(partition, one, runs)
     limit = max(min(_APPEND_BYTES, partition.log.config.max_segment_bytes // _PARTS_OF_SEGMENT), 1)
     for run in runs:
         skip = min(done, len(run.rows))
@@ -128,20 +128,39 @@ def _chunks(sizes: npt.NDArray[np.int64], limit: int) -> Iterator[tuple[int, int
         start, taken = stop, int(ends[stop - 1])
 
 
-def _batches_there(log: Log, one: PendingPartition, runs: Sequence[StagedRun]) -> int:
-    """How many of the staged batches the log has, from the offset on where it ended before."""
+def _batches_there(partition: Partition, one: PendingPartition, runs: Sequence[StagedRun]) -> int:
+    """How many of the staged batches the log has, from the offset on where it ended before.
+
+    After a power cut a segment may be there whose predecessor has lost its end: what the write has left
+    behind such a gap is cut off, to be appended again.
+    """
+    log = partition.log
     if log.log_end_offset <= one.base_offset:
         return 0
     planned = np.concatenate([run.rows for run in runs])
     ends = one.base_offset + np.cumsum(planned[:, 3] - planned[:, 2] + 1)
     there = headers_from(log, one.base_offset)
-    count = min(len(there), len(planned))
-    same = (
-        (there[:count, 3] == ends[:count] - 1)
-        & (there[:count, 4] == one.leader_epoch)
-        & (there[:count, 12] == planned[:count, 12])
-    )
-    return count if same.all() else int(np.argmin(same))
+    # Each batch of the log against the one that is planned to end where it ends.
+    at = np.minimum(np.searchsorted(ends, there[:, 3] + 1), len(ends) - 1)
+    is_ours = (there[:, 3] + 1 == ends[at]) & (there[:, 12] == planned[at, 12])
+    is_ours &= there[:, 4] == one.leader_epoch
+    if not _rewrites(log, planned):
+        is_ours &= there[:, 13] == planned[at, 13]
+    in_order = is_ours & (at == np.arange(len(there)))
+    done = len(there) if in_order.all() else int(np.argmin(in_order))
+    reached = int(ends[done - 1]) if done else one.base_offset
+    if reached < log.log_end_offset <= one.base_offset + one.records and is_ours.all():
+        with partition.gate:
+            log.truncate_to(reached)
+    return done
+
+
+def _rewrites(log: Log, planned: npt.NDArray[np.int64]) -> bool:
+    """Whether the log changes what a batch's checksum covers: its time, or its codec."""
+    config = log.config
+    if config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
+        return True
+    return any(config.target_codec(Codec(codec)) != codec for codec in np.unique(planned[:, 6] & 7).tolist())
 
 
 def headers_from(log: Log, offset: int) -> npt.NDArray[np.int64]:
