@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from tidelog.cli.indexfiles import IndexChecks, dump_index
 from tidelog.cli.lines import LineStyle, LogLines
 from tidelog.cli.output import Cell, Column, Output, Progress
 from tidelog.cli.smallfiles import is_small_file, read_small_file, show
+from tidelog.cli.words import time_text
 from tidelog.errors import TidelogError, TornBatchError
 from tidelog.records import BatchTable, walk_batches
 from tidelog.storage import LOCAL, map_file
@@ -31,7 +31,6 @@ __all__ = ["DumpStyle", "dump_files"]
 
 _CODECS = {int(codec): codec.label for codec in Codec}
 _METADATA_SNAPSHOT = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _BATCH_COLUMNS = (
     Column("position", "position", right=True),
@@ -174,21 +173,10 @@ def _batch_row(batch: BatchTable) -> list[Cell]:
         last,
         None if wrapper else count,
         size,
-        _time(newest),
+        time_text(newest),
         _CODECS.get(codec, "unknown"),
         ", ".join(marks),
         None if epoch < 0 else epoch,
         None if producer < 0 else f"{producer}/{producer_epoch}",
         None if sequence < 0 else sequence,
     ]
-
-
-def _time(timestamp_ms: int) -> str | None:
-    """A timestamp for people, in UTC; one that no calendar has as the number it is."""
-    if timestamp_ms < 0:
-        return None
-    try:
-        moment = _EPOCH + timedelta(milliseconds=timestamp_ms)
-    except OverflowError:
-        return str(timestamp_ms)
-    return moment.isoformat(sep=" ", timespec="milliseconds").removesuffix("+00:00")
