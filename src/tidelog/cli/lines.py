@@ -27,7 +27,7 @@ from tidelog.records.columns import numbers
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["BUFFER_BYTES", "LineStyle", "LogLines"]
+__all__ = ["BUFFER_BYTES", "LineStyle", "LogLines", "column_ends"]
 
 _COLUMNS = ("position", "offset", "timestamp_ms", "key", "value", "headers")
 _RUN_BATCHES = 1024
@@ -159,7 +159,7 @@ class LogLines:
             numbers(chunk.column("timestamp_ms")),
             _bytes_column(chunk.column("key")),
             _bytes_column(chunk.column("value")),
-            _ends(headers),
+            column_ends(headers),
             _bytes_column(pairs.field("key")),
             _bytes_column(pairs.field("value")),
             style.json,
@@ -169,7 +169,7 @@ class LogLines:
         )
 
 
-def _ends(array: pa.Array) -> npt.NDArray[np.int32]:
+def column_ends(array: pa.Array) -> npt.NDArray[np.int32]:
     """The ends of a column of variable length."""
     if not len(array):
         return np.zeros(1, dtype=np.int32)
@@ -183,4 +183,6 @@ def _bytes_column(array: pa.Array) -> _kernel.Column:
         raise ValueError("the kernel reads whole columns, not slices")
     bits = None if valid is None else np.frombuffer(valid, dtype=np.uint8)
     # An empty buffer has no address; the kernel wants one, and does not look behind it.
-    return _kernel.Column(_ends(array), bits, memoryview(data).cast("B") if data and data.size else b" ")
+    return _kernel.Column(
+        column_ends(array), bits, memoryview(data).cast("B") if data and data.size else b" "
+    )

@@ -1,0 +1,100 @@
+"""Following logs that another process writes.
+
+Each look lists the partition anew and reads the headers that have come since the last one (`log_tail`), so
+new segments are found, and an unfinished write waits for its end. What has gone or was cut back is told, and
+reading goes on with what there is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from tidelog.cli.output import Output
+from tidelog.cli.reading import Selection, read_tasks
+from tidelog.scanning.partitions import Partition, Root
+from tidelog.scanning.ranges import OffsetRange
+from tidelog.scanning.stability import LogTail, Transactions, log_tail
+from tidelog.scanning.tasks import ScanTask
+
+__all__ = ["follow"]
+
+_PAUSE_S = 0.1
+
+
+@dataclass(slots=True)
+class _Place:
+    """How far a partition has been read."""
+
+    partition: Partition
+    offset: int
+    tail: LogTail
+    transactions: Transactions
+
+
+def follow(selection: Selection, columns: Sequence[str], out: Output) -> Iterator[pa.RecordBatch | None]:
+    """Records as they come, for ever; None after each look, when it is time to show them."""
+    places = [_place(one) for one in selection.ranges]
+    while True:
+        for place in places:
+            yield from read_tasks(_look(place, selection, out), columns, selection.wanted)
+        yield None
+        time.sleep(_PAUSE_S)
+
+
+def _place(wanted: OffsetRange) -> _Place:
+    tail = log_tail(wanted.partition, damage_ends_it=True)
+    if tail.end_offset != wanted.end:  # it grew since the range was made: what came must be read
+        tail = LogTail(-1, 0, wanted.end)
+    return _Place(wanted.partition, wanted.end, tail, Transactions())
+
+
+def _look(place: _Place, selection: Selection, out: Output) -> list[ScanTask]:
+    """What has come since the last look, as tasks."""
+    old = place.partition
+    partition = Partition(old.url, old.topic_partition, Root(old.url.rpartition("/")[0]))
+    since = place.tail if place.tail.base_offset >= 0 else None
+    tail = log_tail(partition, since, damage_ends_it=True)
+    end = tail.end_offset
+    if selection.committed_only:
+        end = min(end, place.transactions.stable_offset(partition, end))
+    start = place.offset
+    if start < partition.log_start_offset:
+        out.warn(f"{old.topic_partition}: offsets {start} to {partition.log_start_offset - 1} are gone")
+        start, since = partition.log_start_offset, None
+    if tail.end_offset < start:
+        out.warn(f"{old.topic_partition}: the log was cut back from {start} to {tail.end_offset}")
+        start, since = tail.end_offset, None
+    place.partition, place.tail, place.offset = partition, tail, max(start, end)
+    if start >= end:
+        return []
+    if since is None or selection.committed_only:
+        return selection.plan(OffsetRange(partition, start, end))
+    return _tasks(partition, since, tail, start, end)
+
+
+def _tasks(partition: Partition, since: LogTail, tail: LogTail, start: int, end: int) -> list[ScanTask]:
+    """The bytes between two looks, from segment to segment; no index is needed."""
+    name = partition.topic_partition
+    tasks = []
+    for segment in partition.segments:
+        if since.base_offset <= segment.base_offset <= tail.base_offset:
+            is_last = segment.base_offset == tail.base_offset
+            tasks.append(
+                ScanTask(
+                    url=partition.url,
+                    log_name=segment.log_name,
+                    topic=name.topic,
+                    partition=name.partition,
+                    start_position=since.position if segment.base_offset == since.base_offset else 0,
+                    end_position=tail.position if is_last else segment.size,
+                    start_offset=start,
+                    end_offset=end,
+                    is_tail=is_last,
+                    with_control=False,
+                )
+            )
+    return tasks
