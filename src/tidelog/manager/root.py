@@ -6,7 +6,7 @@
     recovery-point-offset-checkpoint     below it a log is on the disk
     log-start-offset-checkpoint          where a log starts, if not with its first segment
     replication-offset-checkpoint        high watermarks
-    cleaner-offset-checkpoint            how far a log is compacted; kept for who compacts
+    cleaner-offset-checkpoint            how far a log is compacted
     <topic>-<partition>[...]             partitions; other directories are passed over and reported
 
 The clean-shutdown file is taken away, durably, before anything else changes: a crash from then on is a crash.
@@ -67,6 +67,7 @@ class Checkpoint(enum.Enum):
     RECOVERY_POINTS = "recovery-point-offset-checkpoint"
     LOG_STARTS = "log-start-offset-checkpoint"
     HIGH_WATERMARKS = "replication-offset-checkpoint"
+    CLEANED = "cleaner-offset-checkpoint"
 
 
 @dataclass(frozen=True, slots=True)

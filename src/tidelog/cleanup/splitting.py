@@ -1,0 +1,58 @@
+"""Cleaning a log that may hold segments which cannot be indexed.
+
+Kafka's cleaner stops at such a segment, lets the log split it and begins anew at its next turn. So does this.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from tidelog.cleanup.cleaner import CleanProgress, CleanReport, clean_log
+from tidelog.cleanup.offset_map import OffsetMap
+from tidelog.errors import IndexOffsetOverflowError
+from tidelog.log import Log
+
+__all__ = ["clean_splitting"]
+
+_logger = logging.getLogger(__name__)
+
+
+def clean_splitting(
+    log: Log,
+    offset_map: OffsetMap,
+    *,
+    first_dirty_offset: int,
+    upper_bound: int,
+    now_ms: int,
+    throttle: Callable[[int], None] | None = None,
+    check: Callable[[], None] | None = None,
+    progress: Callable[[CleanProgress], None] | None = None,
+    checkpoint: Callable[[int], None] | None = None,
+) -> CleanReport:
+    """`clean_log`; a segment whose offsets reach too far is split, and cleaning begins anew."""
+    while True:
+        try:
+            return clean_log(
+                log,
+                offset_map,
+                first_dirty_offset=first_dirty_offset,
+                upper_bound=upper_bound,
+                now_ms=now_ms,
+                throttle=throttle,
+                check=check,
+                progress=progress,
+                checkpoint=checkpoint,
+            )
+        except IndexOffsetOverflowError as error:
+            _logger.warning("%s: %s", log.path, error)
+            if not _split(log):
+                raise
+
+
+def _split(log: Log) -> bool:
+    """Split what reaches too far in the sealed segments; whether there was any."""
+    far = [segment for segment in list(log.segments)[:-1] if segment.has_overflow]
+    for segment in far:
+        log.split_overflowed_segment(segment)
+    return bool(far)
