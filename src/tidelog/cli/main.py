@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 
-from tidelog.cli import append, copy, dump, export, find, profile, recover, reindex, retention, verify
+from tidelog.cli import append, compact, copy, dump, export, find, profile, recover, reindex, retention, verify
 from tidelog.cli.app import INTERRUPTED, app
 
 __all__ = ["main"]
 
-COMMANDS = (append, dump, find, copy, export, profile, verify, recover, reindex, retention)
+COMMANDS = (append, dump, find, copy, export, profile, verify, recover, reindex, retention, compact)
 """The modules of all commands."""
 
 
