@@ -4,12 +4,44 @@ from __future__ import annotations
 
 import sys
 
-from tidelog.cli import append, compact, copy, dump, export, find, profile, recover, reindex, retention, verify
+from tidelog.cli import (
+    append,
+    cat,
+    compact,
+    copy,
+    dump,
+    export,
+    find,
+    ls,
+    profile,
+    recover,
+    reindex,
+    retention,
+    search,
+    tail,
+    verify,
+)
 from tidelog.cli.app import INTERRUPTED, app
 
 __all__ = ["main"]
 
-COMMANDS = (append, dump, find, copy, export, profile, verify, recover, reindex, retention, compact)
+COMMANDS = (
+    ls,
+    dump,
+    cat,
+    tail,
+    search,
+    find,
+    append,
+    copy,
+    export,
+    profile,
+    verify,
+    recover,
+    reindex,
+    retention,
+    compact,
+)
 """The modules of all commands."""
 
 
