@@ -189,26 +189,27 @@ def _too_old(now_ms: int, retention_ms: int) -> _Verdict:
     return verdict
 
 
-def apply_retention(log: Log, now_ms: int) -> RetentionPlan:
-    """Delete what retention says now; what was deleted.
+def apply_retention(log: Log, now_ms: int, config: LogConfig | None = None) -> RetentionPlan:
+    """Delete what retention says now, by the log's configuration or another one; what was deleted.
 
     One thread at a time for a log; appends and reads go on. An active segment that is to go is rolled and
     then judged again: what was appended meanwhile is safe.
     """
-    plan = _plan(log, now_ms)
+    config = config or log.config
+    plan = _plan(log, now_ms, config)
     if plan.roll:
         log.roll()
-        plan = _plan(log, now_ms)
+        plan = _plan(log, now_ms, config)
     going = {deletion.base_offset for deletion in plan.deletions}
     log.delete_segments([segment for segment in log.segments if segment.base_offset in going])
     return plan
 
 
-def _plan(log: Log, now_ms: int) -> RetentionPlan:
+def _plan(log: Log, now_ms: int, config: LogConfig) -> RetentionPlan:
     segments, offsets = log.view
     return plan_retention(
         list(segments),
-        log.config,
+        config,
         log_start_offset=offsets.log_start,
         high_watermark=offsets.high_watermark.message_offset,
         log_end_offset=offsets.log_end.message_offset,
