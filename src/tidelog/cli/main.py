@@ -19,6 +19,7 @@ from tidelog.cli import (
     retention,
     search,
     tail,
+    trim,
     verify,
 )
 from tidelog.cli.app import INTERRUPTED, app
@@ -40,6 +41,7 @@ COMMANDS = (
     recover,
     reindex,
     retention,
+    trim,
     compact,
 )
 """The modules of all commands."""
