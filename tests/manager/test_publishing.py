@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import tidelog
 from tests.manager.publishing import (
     NOW,
     Values,
@@ -360,3 +361,26 @@ def test_what_dead_writers_left_is_swept_and_the_living_stay(tmp_path: Path) -> 
 
     assert sweep_staging(str(tmp_path), int(time.time() * 1000)) == [str(tmp_path / "dead")]
     assert [path.name for path in tmp_path.iterdir()] == ["living"]
+
+
+# ---- readers that take no lock
+
+
+def test_who_reads_without_opening_sees_all_of_a_write_or_nothing(tmp_path: Path) -> None:
+    """At every step of a commit that goes on no further, before anybody has opened the root."""
+    for overwrite in (False, True):
+        fs, start, before = steps_of_a_commit(overwrite)
+        whole = added(tasks()) if overwrite else joined(before, added(tasks()))
+        outcomes = []
+        for step in range(start, fs.steps + 1, 5):
+            target = tmp_path / f"{overwrite}-{step}"
+            fs.crash(step, kept="all").copy_to(LOCAL, "/root", target)
+            found: dict[TopicPartition, list[bytes]] = {name: [] for name in before}
+            for batch in tidelog.scan(target, columns=["topic", "partition", "value"]):
+                for row in batch.to_pylist():
+                    found[TopicPartition(row["topic"], row["partition"])].append(row["value"])
+            is_whole = found == {name: whole.get(name, []) for name in before}
+            assert is_whole or found == before
+            outcomes.append(is_whole)
+        assert not outcomes[0]
+        assert outcomes[-1]

@@ -4,7 +4,7 @@ locked.
 A path is a root directory (of partitions), a partition directory, a list of them, or a glob; on this
 machine or behind an fsspec URL. Segments are the `.log` files that a reader may see: not `.deleted`,
 `.cleaned` or `.swap` ones. The log start offset is the checkpoint's, if the root has one, or the first
-segment's base offset.
+segment's base offset. Partitions that a bulk write is being published to are seen as they were before it.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from tidelog.storage.names import (
     parse_segment_file,
 )
 from tidelog.storage.remote import glob_directories
+from tidelog.storage.write_journal import JOURNAL_FILE, PendingPartition, parse_journal
 from tidelog.types import TopicPartition
 
 __all__ = ["Partition", "Paths", "Root", "SegmentFacts", "find_partitions", "list_partitions"]
@@ -45,8 +46,25 @@ _HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
 class Root:
     """The directory that holds partitions: what its checkpoints say, each read at first use."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, has_journal: bool = True) -> None:
+        """`has_journal` may be False where it is known that there is no journal of bulk writes."""
         self.url = url
+        self._has_journal = has_journal
+        self._pending_before = self._pending()  # before anything in here is looked at
+
+    def pending(self, name: TopicPartition) -> PendingPartition | None:
+        """How a partition was before a bulk write that is being published, or was left half published."""
+        return self._pending_before.get(name) or self._pending().get(name)
+
+    def _pending(self) -> dict[TopicPartition, PendingPartition]:
+        if not self._has_journal:
+            return {}
+        try:
+            data = open_volume(self.url).content(JOURNAL_FILE)
+        except OSError:
+            return {}
+        pending = parse_journal(data, f"{self.url}/{JOURNAL_FILE}").pending
+        return {} if pending is None else {one.topic_partition: one for one in pending.partitions}
 
     @cached_property
     def log_starts(self) -> dict[TopicPartition, int]:
@@ -146,8 +164,17 @@ class Partition:
     def log_start_offset(self) -> int:
         """The first offset a reader may see."""
         first = self.segments[0].base_offset if self.segments else 0
-        checkpointed = self._root.log_starts.get(self.topic_partition, 0) if self._root else 0
-        return max(first, checkpointed)
+        if self._root is None:
+            return first
+        pending = self._root.pending(self.topic_partition)
+        if pending is not None:
+            return max(first, pending.log_start)
+        return max(first, self._root.log_starts.get(self.topic_partition, 0))
+
+    def published_end(self, log_end: int) -> int:
+        """A log's end without what a bulk write that is not finished has added; asked after the end."""
+        pending = self._root.pending(self.topic_partition) if self._root else None
+        return log_end if pending is None else min(log_end, pending.base_offset)
 
     @property
     def high_watermark(self) -> int | None:
@@ -247,12 +274,13 @@ def _partitions_at(url: str) -> Iterator[Partition]:
     except FileNotFoundError:
         raise InvalidInputError(f"{url} does not exist") from None
     if name is not None and not any(is_directory for _, is_directory in names):
-        root = Root(str(Path(url).resolve().parent) if is_local else url.rpartition("/")[0])
+        above = str(Path(url).resolve().parent) if is_local else url.rpartition("/")[0]
+        root = Root(above, has_journal=is_local)
         partition = Partition(url, name, root)
         partition.is_named = True
         yield partition
         return
-    root = Root(url)
+    root = Root(url, has_journal=is_local or (JOURNAL_FILE, False) in names)
     for entry, is_directory in names:
         name = _partition_name(entry) if is_directory else None
         if name is not None:

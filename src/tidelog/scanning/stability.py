@@ -86,8 +86,8 @@ def _read_tail(partition: Partition, tail: LogTail, damage_ends_it: bool) -> Log
 
 
 def log_end_offset(partition: Partition, *, damage_ends_it: bool = False) -> int:
-    """The offset after the last whole batch on disk; see `log_tail`."""
-    return log_tail(partition, damage_ends_it=damage_ends_it).end_offset
+    """The offset after the last whole batch on disk, see `log_tail`; a bulk write counts when it is whole."""
+    return partition.published_end(log_tail(partition, damage_ends_it=damage_ends_it).end_offset)
 
 
 class Transactions:

@@ -117,7 +117,8 @@ def log_ends(partition: Partition, options: SourceOptions) -> LogEnds:
 
 
 def limit_end(partition: Partition, options: SourceOptions, log_end: int) -> int:
-    """A log's end, or where `upTo` says so its checkpointed high watermark."""
+    """A log's published end, or where `upTo` says so its checkpointed high watermark."""
+    log_end = partition.published_end(log_end)
     if not options.up_to_high_watermark:
         return log_end
     high_watermark = partition.high_watermark
