@@ -409,6 +409,22 @@ def test_a_move_that_was_cut_short_goes_on_where_it_was(tmp_path: Path, common: 
         assert values(store, "t") == [one.value for one in some(200)]
 
 
+def test_a_log_that_ends_behind_its_last_record_moves(tmp_path: Path) -> None:
+    roots = [tmp_path / "a", tmp_path / "b"]
+    with tidelog.open(roots) as store:
+        store.create_topic("t", 1)
+        store.partition("t").append(some(10))
+        store.partition("t").log.roll(5000)  # as a crash leaves it that takes the end of a segment
+    with tidelog.open(roots) as store:
+        partition = store.partition("t")
+        assert partition.log_end_offset == 5000
+        store.move_partition("t", 0, roots[1])
+        assert partition.log_end_offset == 5000
+        assert partition.append(some(1)).first_offset == 5000
+    with tidelog.open(roots) as store:
+        assert len(tidelog.scan(roots[1] / "t-0").read_all()) == 11
+
+
 def test_a_copy_goes_with_its_topic(tmp_path: Path) -> None:
     roots = [tmp_path / "a", tmp_path / "b"]
     with tidelog.open(roots) as store:

@@ -49,11 +49,14 @@ def move_log(
     try:
         env.fs.sync_directory(target.path)
         while True:
-            _copy(source, future)
+            copied = _copy(source, future)
             future.flush()
-            if source.log_end_offset - future.log_end_offset <= _NEARLY:
+            if source.log_end_offset - copied <= _NEARLY:
                 break
-        _switch(partition, target, future, register)
+        with partition.gate:  # steps 3 to 5
+            _copy(source, future)
+            future = _ended(source, future, env)
+            _switch(partition, target, future, register)
     except BaseException:
         future.close_handlers()
         remove_tree(env.fs, future.path)
@@ -122,16 +125,39 @@ def _common_end(source: FetchData, copy: FetchData) -> int | None:
     return int(batches.last_offset[whole - 1]) + 1 if whole else None
 
 
-def _copy(source: Log, future: Log) -> None:
-    """Copy up to where the source ends now."""
+def _copy(source: Log, future: Log) -> int:
+    """Copy up to where the source ends now; that end.
+
+    The copy may end before it: the source's last offsets were lost in a crash then.
+    """
     if future.log_end_offset < source.log_start_offset:
         _begin(source, future)
     end = source.log_end_offset
     chunk = min(_CHUNK_BYTES, source.config.max_segment_bytes)
     while (at := future.log_end_offset) < end:
         future.append_as_follower(source.read(max(at, source.log_start_offset), chunk).data)
-        if future.log_end_offset == at:  # the source ends with offsets that were lost in a crash
-            future.roll(end)
+        if future.log_end_offset == at:
+            break
+    return end
+
+
+def _ended(source: Log, future: Log, env: Environment) -> Log:
+    """The copy, ending where the source does, which may be behind its last record.
+
+    A log ends behind its last record only by beginning a segment there, and is opened so.
+    """
+    end = source.log_end_offset
+    if future.log_end_offset == end:
+        return future
+    future.roll(end)
+    future.close()
+    return env.open_log(
+        future.path,
+        source.config,
+        clean=True,
+        log_start_offset=future.log_start_offset,
+        recovery_point=end,
+    )
 
 
 def _begin(source: Log, future: Log) -> None:
@@ -146,19 +172,17 @@ def _begin(source: Log, future: Log) -> None:
 
 
 def _switch(partition: Partition, target: Root, future: Log, register: Callable[[], None]) -> None:
-    """Steps 3 to 5."""
-    with partition.gate:
-        source, root = partition.log, partition.root
-        if root is None:
-            raise LogOfflineError(f"{partition.topic_partition} is in no root")
-        _copy(source, future)
-        future.update_high_watermark(future.log_end_offset)
-        future.maybe_increment_log_start_offset(source.log_start_offset)
-        future.flush()
-        future.rename(str(partition.topic_partition))
-        partition.attach(future, target)
-        try:
-            register()
-        except BaseException:
-            partition.attach(source, root)
-            raise
+    """Put the copy in the log's place; with the partition's gate held."""
+    source, root = partition.log, partition.root
+    if root is None:
+        raise LogOfflineError(f"{partition.topic_partition} is in no root")
+    future.update_high_watermark(future.log_end_offset)
+    future.maybe_increment_log_start_offset(source.log_start_offset)
+    future.flush()
+    future.rename(str(partition.topic_partition))
+    partition.attach(future, target)
+    try:
+        register()
+    except BaseException:
+        partition.attach(source, root)
+        raise
