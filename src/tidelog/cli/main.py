@@ -8,6 +8,7 @@ from tidelog.cli import (
     append,
     cat,
     compact,
+    completion,
     copy,
     dump,
     export,
@@ -43,6 +44,7 @@ COMMANDS = (
     retention,
     trim,
     compact,
+    completion,
 )
 """The modules of all commands."""
 
