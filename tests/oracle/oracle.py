@@ -173,6 +173,19 @@ class Oracle:
         }
         return [Path(line["dir"]) for line in self.programs.ask("tidelog.oracle.WriteLegacy", request)]
 
+    def clean(self, *cases: Mapping[str, Any]) -> Answers:
+        """Cleans partition directories themselves (not copies) with Kafka's Cleaner, one after the other.
+
+        A case has `dir`, `clean_at_ms` and, unless the default will do: `config`, `now_ms` (the clock),
+        `log_start`, `first_dirty` (the log start), `map_bytes`, `load_factor`, `rounds` (as many as it
+        takes) and `copy_to`, where the directory is copied when that is done. The active segment is rolled
+        first; the log is cleaned up to its last stable offset. Answers each `upper_bound`, `end_offsets`
+        (one a round), `segments`, `size` and `invalid` (records without a key).
+        """
+        defaults = {"config": GOLDEN_CONFIG, "now_ms": NOW_MS}
+        requests = [defaults | dict(case) | {"dir": str(Path(case["dir"]).absolute())} for case in cases]
+        return self.programs.ask("tidelog.oracle.Clean", {"cases": requests})
+
     def broker(
         self, root: Path | str, *, adopt: bool = False, config: Mapping[str, object] | None = None
     ) -> AbstractContextManager[Broker]:

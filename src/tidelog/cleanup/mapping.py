@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from tidelog.cleanup.aborted import CleanedTransactions
 from tidelog.cleanup.offset_map import OffsetMap
@@ -69,7 +70,7 @@ def map_keys(
             step(scan.table.end - position)
         skip = transactions.read(view, scan.table, source=source) | scan.table.is_control
         mapper.begin()
-        _map_run(mapper, unpacker, scan.table, skip.view(np.uint8))
+        _map_run(mapper, offset_map, unpacker, scan.table, skip.view(np.uint8))
         offset_map.latest_offset = mapper.latest
         position = scan.table.end
     if not mapper.full:
@@ -77,12 +78,22 @@ def map_keys(
     return MappedKeys(mapper.full, mapper.read, position - begin)
 
 
-def _map_run(mapper: Mapper, unpacker: Unpacker, table: BatchTable, skip: np.ndarray) -> None:
+def _map_run(
+    mapper: Mapper,
+    offset_map: OffsetMap,
+    unpacker: Unpacker,
+    table: BatchTable,
+    skip: npt.NDArray[np.uint8],
+) -> None:
     while mapper.batches < len(table) and not mapper.full:
         fault = mapper.run(unpacker.view, table.rows, skip, 0, unpacker.scratch)
         if fault == Fault.SCRATCH_FULL and unpacker.more_scratch():
             continue
         if fault in (Fault.UNUSUAL, Fault.SCRATCH_FULL):
-            fault = mapper.take(*unpacker.unpack(table.rows[mapper.batches]))
-        if fault:
+            payload, row = unpacker.unpack(table.rows[mapper.batches])
+            offset_map.make_room(int(row[12]))
+            fault = mapper.take(payload, row)
+        if fault == Fault.NO_ROOM:
+            offset_map.make_room(int(table.count[mapper.batches]))
+        elif fault:
             raise unpacker.error(table.rows[mapper.batches].tolist(), fault)

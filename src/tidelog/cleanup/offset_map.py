@@ -27,6 +27,7 @@ __all__ = ["SLOT_BYTES", "OffsetMap"]
 SLOT_BYTES = 24
 """Memory of one slot; Kafka's are as large."""
 
+_FIRST_SLOTS = 1 << 13
 _HEADER = struct.Struct("<8s16sqqq")  # magic, hash key, slots, latest offset, entries
 _MAGIC = b"tlkeys\x00\x01"
 
@@ -50,12 +51,10 @@ class OffsetMap:
         self.latest_offset = -1
         """How far it tells: records after this offset were not looked at."""
         self._table: npt.NDArray[np.int64] = np.zeros((slots, 3), dtype=np.int64)
-        self.kernel = self._kernel()
-        """The map as kernels see it."""
-
-    def _kernel(self) -> KeyMap:
         low, high = struct.unpack("<QQ", self.hash_key)
-        return KeyMap(self._table, low, high)
+        self.kernel = KeyMap(self._table, low, high)
+        """The map as kernels see it."""
+        self.kernel.resize(min(_FIRST_SLOTS, slots))
 
     def __len__(self) -> int:
         """How many keys it holds."""
@@ -69,7 +68,7 @@ class OffsetMap:
     @property
     def slots(self) -> int:
         """How many slots its memory has."""
-        return self.kernel.slots
+        return self.kernel.capacity
 
     @property
     def is_full(self) -> bool:
@@ -79,12 +78,27 @@ class OffsetMap:
     @property
     def utilization(self) -> float:
         """Which part of the slots is used."""
-        return self.kernel.size / self.kernel.slots
+        return self.kernel.size / self.kernel.capacity
 
     def clear(self) -> None:
         """Forget everything."""
         self.kernel.clear()
+        self.kernel.resize(min(_FIRST_SLOTS, self.slots))
         self.latest_offset = -1
+
+    def make_room(self, entries: int) -> None:
+        """Take as many slots into use as so many more entries are found fast in, if there are so many."""
+        kernel = self.kernel
+        slots = kernel.slots
+        while slots < kernel.capacity and slots // 2 - kernel.size < entries:
+            slots = min(2 * slots, kernel.capacity)
+        if slots == kernel.slots:
+            return
+        used = self._table[: kernel.slots]
+        kept = used[used[:, 2] != 0]
+        kernel.clear()
+        kernel.resize(slots)
+        kernel.add_all(kept, self.max_entries)
 
     def get(self, key: Buffer) -> int:
         """The last offset of a key, -1 for none."""
@@ -96,6 +110,7 @@ class OffsetMap:
             raise InvalidInputError(f"{offset} is no offset")
         if self.is_full and self.get(key) < 0:
             raise InvalidInputError(f"an offset map of {self.max_entries} keys is full")
+        self.make_room(1)
         self.kernel.put_key(key, offset)
         self.latest_offset = max(self.latest_offset, offset)
 
@@ -128,6 +143,7 @@ class OffsetMap:
         self.latest_offset = max(self.latest_offset, latest)
 
     def _add(self, entries: npt.NDArray[np.int64]) -> None:
+        self.make_room(len(entries))
         if self.kernel.add_all(entries, self.max_entries) < len(entries):
             raise InvalidInputError(f"more keys than an offset map of {self.max_entries} takes")
 

@@ -12,6 +12,7 @@ cdef struct Sip:
 cdef class KeyMap:
     cdef long long[:, ::1] table
     cdef long long* data
+    cdef readonly Py_ssize_t capacity
     cdef readonly Py_ssize_t slots
     cdef readonly Py_ssize_t size
     cdef unsigned long long a
@@ -23,5 +24,6 @@ cdef class KeyMap:
     cdef Py_ssize_t home(self, Hash h) noexcept nogil
     cdef Py_ssize_t _slot(self, Hash h) noexcept nogil
     cdef void expect(self, Hash h) noexcept nogil
+    cdef bint has_room(self, long long entries) noexcept nogil
     cdef long long find(self, Hash h) noexcept nogil
     cdef void put(self, Hash h, long long offset) noexcept nogil

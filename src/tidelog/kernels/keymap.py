@@ -8,6 +8,10 @@ keys meet, and by chance it does not happen (2^64 keys for even odds).
 
 A key's home slot follows from the low half of its hash; from there the slots are tried one after the other.
 At least one slot stays empty, so that each search ends.
+
+Only the first `slots` of the memory are in use, twice as many as there are entries while there is room for
+that: few keys stay in the processor's cache, however large the memory is. `resize` takes more into use. The
+home slots of keys keep their order then, so that entries are put back from front to back.
 """
 
 import cython
@@ -110,11 +114,11 @@ class KeyMap:
     def __cinit__(
         self, table: cython.longlong[:, ::1], key_low: cython.ulonglong, key_high: cython.ulonglong
     ):
-        """Take over `table`, which may hold entries already (`count` finds out how many)."""
+        """Take over `table`, which is all zeros."""
         if table.shape[0] < 2 or table.shape[1] != 3:
             raise ValueError("a map has at least two slots, of three numbers each")
         self.table = table
-        self.slots = table.shape[0]
+        self.capacity = self.slots = table.shape[0]
         self.a = key_low ^ _A
         self.b = key_high ^ _B ^ 0xEE
         self.c = key_low ^ _C
@@ -174,7 +178,13 @@ class KeyMap:
     def expect(self, h):
         """Have the processor bring the slot of this hash."""
         if cython.compiled:
-            prefetch(self.data + 3 * self.home(h))
+            at: cython.Py_ssize_t = 3 * self.home(h)
+            prefetch(self.data + at)
+            prefetch(self.data + at + 2)  # the other end: slots do not keep to cache lines
+
+    def has_room(self, entries):
+        """Whether so many more entries keep within the slots in use, or those cannot become more."""
+        return self.slots == self.capacity or entries <= self.slots // 2 - self.size
 
     def find(self, h):
         """The offset of this hash, or -1."""
@@ -214,19 +224,13 @@ class KeyMap:
             with cython.nogil:
                 for i in range(n):
                     self.data[i] = 0
-            self.size = 0
+        self.size = 0
 
-    def count(self) -> cython.Py_ssize_t:
-        """Count the entries of a table that was filled elsewhere; ValueError where no slot is empty."""
-        i: cython.Py_ssize_t
-        found: cython.Py_ssize_t = 0
-        with cython.nogil:
-            for i in range(self.slots):
-                found += self.data[3 * i + 2] != 0
-        if found >= self.slots:
-            raise ValueError("a map without an empty slot")
-        self.size = found
-        return found
+    def resize(self, slots: cython.Py_ssize_t) -> None:
+        """Take another number of slots into use, while there are no entries."""
+        if self.size != 0 or slots < 2 or slots > self.capacity:
+            raise ValueError("there are entries, or no such slots")
+        self.slots = slots
 
     def add_all(
         self, table: cython.const[cython.longlong][:, ::1], limit: cython.Py_ssize_t
@@ -238,8 +242,8 @@ class KeyMap:
         i: cython.Py_ssize_t = 0
         n: cython.Py_ssize_t = table.shape[0]
         h: Hash
-        if table.shape[1] != 3 or limit >= self.slots:
-            raise ValueError("a map has three columns, and a slot that stays empty")
+        if table.shape[1] != 3 or limit >= self.capacity or not self.has_room(n):
+            raise ValueError("a map has three columns, and needs more slots")
         if not cython.compiled:
             h, table = Hash(), [[int(number) for number in row] for row in table]
         with cython.nogil:

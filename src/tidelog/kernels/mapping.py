@@ -11,13 +11,19 @@ import cython
 
 if cython.compiled:
     from cython.cimports.tidelog.kernels.crc import crc32_range, crc32c_range
-    from cython.cimports.tidelog.kernels.faults import CHECKSUM, COUNT_MISMATCH, RECORD_OVERRUN, UNUSUAL
+    from cython.cimports.tidelog.kernels.faults import (
+        CHECKSUM,
+        COUNT_MISMATCH,
+        NO_ROOM,
+        RECORD_OVERRUN,
+        UNUSUAL,
+    )
     from cython.cimports.tidelog.kernels.keyed import HAS_KEY, Chunk
     from cython.cimports.tidelog.kernels.keymap import KeyMap
     from cython.cimports.tidelog.kernels.scratch import Scratch
 else:
     from tidelog.kernels.crc import crc32_range, crc32c_range
-    from tidelog.kernels.faults import CHECKSUM, COUNT_MISMATCH, RECORD_OVERRUN, UNUSUAL
+    from tidelog.kernels.faults import CHECKSUM, COUNT_MISMATCH, NO_ROOM, RECORD_OVERRUN, UNUSUAL
     from tidelog.kernels.keyed import HAS_KEY, Chunk
     from tidelog.kernels.keymap import KeyMap
     from tidelog.kernels.scratch import Scratch
@@ -50,7 +56,7 @@ class Mapper:
         latest: cython.longlong,
     ):
         """Map what is at or after offset `start`."""
-        if limit >= keymap.slots:
+        if limit >= keymap.capacity:
             raise ValueError("one slot stays empty")
         self.keymap = keymap
         self.chunk = Chunk()
@@ -71,6 +77,8 @@ class Mapper:
         fault: cython.int
         if left < 0 or left > (end - pos) // _MIN_RECORD:
             return COUNT_MISMATCH
+        if not self.keymap.has_room(left):
+            return NO_ROOM
         self.chunk.pos = pos
         while left > 0:
             fault = self.chunk.read(p, end, left, row, self.keymap)
@@ -139,7 +147,8 @@ class Mapper:
     ) -> cython.int:
         """Take the batches of the table `rows` from `batches` on, but for those that `skip` marks.
 
-        0, also when the map is full; or the fault. UNUSUAL and SCRATCH_FULL: `take` its payload.
+        0, also when the map is full; or the fault. NO_ROOM: take more slots into use. UNUSUAL and
+        SCRATCH_FULL: `take` its payload.
         """
         fault: cython.int
         if rows.shape[1] != 16 or skip.shape[0] != rows.shape[0]:
