@@ -1,0 +1,154 @@
+"""Streams into a root: every row once, whatever is killed or run again on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import tidelog
+from tests.spark.conftest import Source
+from tests.spark.test_sink import nothing_is_staged, save, values
+from tidelog.storage import LOCAL
+from tidelog.storage.write_journal import read_journal
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def write_input(directory: Path, start: int, count: int) -> None:
+    """A file with rows of numbers, there at once."""
+    directory.mkdir(exist_ok=True)
+    lines = "".join(json.dumps({"key": f"k{n}", "value": str(n)}) + "\n" for n in range(start, start + count))
+    (directory / f".{start}.tmp").write_text(lines)
+    (directory / f".{start}.tmp").rename(directory / f"{start:08}.json")
+
+
+def run_stream(spark: SparkSession, tmp_path: Path, **options: Any) -> int:
+    """Write what is there; how many batches that took."""
+    stream = spark.readStream.schema("key string, value string").option("maxFilesPerTrigger", 1)
+    writer = stream.json(str(tmp_path / "input")).writeStream.format("tidelog").trigger(availableNow=True)
+    for name, value in {"topic": "t", "partitions": 2, **options}.items():
+        writer = writer.option(name, value)
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start(str(tmp_path / "root"))
+    query.awaitTermination()
+    return len([one for one in query.recentProgress if one.numInputRows])
+
+
+def numbers_in(source: Source, root: Path) -> list[int]:
+    found = values(source, root)
+    for partition in {number for number, _, _ in found}:
+        offsets = [offset for number, offset, _ in found if number == partition]
+        assert offsets == list(range(len(offsets)))
+    return sorted(int(value) for _, _, value in found)
+
+
+def test_a_stream_writes_every_row_once(spark: SparkSession, source: Source, tmp_path: Path) -> None:
+    for start in (0, 100, 200):
+        write_input(tmp_path / "input", start, 100)
+    assert run_stream(spark, tmp_path) == 3
+    write_input(tmp_path / "input", 300, 100)
+    run_stream(spark, tmp_path)
+    assert numbers_in(source, tmp_path / "root") == list(range(400))
+    assert nothing_is_staged(tmp_path / "root")
+    (committed,) = read_journal(LOCAL, tmp_path / "root").committed.values()
+    assert committed == 3
+
+
+def test_a_batch_that_spark_runs_again_adds_nothing(
+    spark: SparkSession, source: Source, tmp_path: Path
+) -> None:
+    """Spark notes that a batch is done after its commit; if it dies in between, the batch comes again."""
+    for start in (0, 100):
+        write_input(tmp_path / "input", start, 100)
+    run_stream(spark, tmp_path)
+    commits = tmp_path / "checkpoint" / "commits"
+    for name in ("1", ".1.crc"):
+        (commits / name).unlink(missing_ok=True)
+    run_stream(spark, tmp_path)
+    assert numbers_in(source, tmp_path / "root") == list(range(200))
+    assert nothing_is_staged(tmp_path / "root")
+
+
+def test_two_queries_write_to_one_root_in_turn(spark: SparkSession, source: Source, tmp_path: Path) -> None:
+    write_input(tmp_path / "input", 0, 50)
+    run_stream(spark, tmp_path)
+    shutil.rmtree(tmp_path / "checkpoint")  # another query
+    run_stream(spark, tmp_path)
+    assert numbers_in(source, tmp_path / "root") == sorted([*range(50), *range(50)])
+    assert len(read_journal(LOCAL, tmp_path / "root").committed) == 2
+
+
+def test_small_writes_leave_no_more_segments_than_a_large_one(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.range(0, 300, 1, 1).selectExpr("cast(id as string) value")
+    for _ in range(12):
+        save(rows, tmp_path / "many", topic="t", segment__bytes=1 << 20)
+    save(spark.range(0, 3600, 1, 1).selectExpr("cast(id as string) value"), tmp_path / "one", topic="t")
+    counts = []
+    for name in ("many", "one"):
+        with tidelog.open(tmp_path / name) as store:
+            counts.append(len(store.partition("t").log.segments))
+    assert counts == [1, 1]
+
+
+# ---- killed drivers
+
+DRIVER = """
+import sys
+import tidelog.spark
+from tests.spark.conftest import SETTINGS
+base = sys.argv[1]
+spark = tidelog.spark.session("local[2]", config=SETTINGS)
+spark.sparkContext.setLogLevel("OFF")
+stream = spark.readStream.schema("key string, value string").option("maxFilesPerTrigger", 1)
+writer = stream.json(base + "/input").writeStream.format("tidelog").trigger(availableNow=True)
+writer = writer.option("topic", "t").option("partitions", 3)
+print("starting", flush=True)
+query = writer.option("checkpointLocation", base + "/checkpoint").start(base + "/root")
+query.awaitTermination()
+print("done", flush=True)
+"""
+
+
+def kill_streams(tmp_path: Path, kills: int) -> None:
+    """Drivers killed, with all their workers, at any moment of a stream of many small batches."""
+    import random
+
+    dice = random.Random(3)
+    for batch in range(4 * kills):
+        write_input(tmp_path / "input", 40 * batch, 40)
+    killed = 0
+    for _ in range(4 * kills):
+        command = [sys.executable, "-c", DRIVER, str(tmp_path)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True, text=True) as driver:
+            assert driver.stdout is not None
+            driver.stdout.readline()
+            try:
+                driver.wait(timeout=dice.uniform(1.5, 6))
+            except subprocess.TimeoutExpired:
+                os.killpg(driver.pid, signal.SIGKILL)
+                killed += 1
+                driver.wait()
+                time.sleep(0.2)
+                continue
+        break
+    assert killed
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_streams_killed_at_random_write_every_row_once(
+    spark: SparkSession, source: Source, tmp_path: Path
+) -> None:
+    kills = 20
+    kill_streams(tmp_path, kills)
+    run_stream(spark, tmp_path, partitions=3)
+    assert numbers_in(source, tmp_path / "root") == list(range(4 * kills * 40))
