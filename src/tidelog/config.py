@@ -81,6 +81,11 @@ class ConfigKey:
         bounds = f"[{self.at_least},...]" if self.at_most is None else f"[{self.at_least},...,{self.at_most}]"
         return bounds if self.also is None else f"{bounds} or {self.also}"
 
+    @property
+    def default_text(self) -> str | None:
+        """The default as Kafka writes it; None where there is none."""
+        return None if self.default is None else _text(self.default)
+
     def parse(self, value: object) -> object:
         """The typed value of `value`'s text, or ConfigError naming the key and what it takes."""
         text = str(value).strip()

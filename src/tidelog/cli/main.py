@@ -9,6 +9,7 @@ from tidelog.cli import (
     cat,
     compact,
     completion,
+    config,
     copy,
     dump,
     export,
@@ -43,6 +44,7 @@ COMMANDS = (
     reindex,
     retention,
     trim,
+    config,
     compact,
     completion,
 )

@@ -29,7 +29,7 @@ from tidelog.storage.metadata import parse_properties
 if TYPE_CHECKING:
     from _typeshed import StrPath
 
-__all__ = ["BrokerConfig"]
+__all__ = ["BrokerConfig", "broker_keys"]
 
 _SECOND_MS = 1000
 _MINUTE_MS = 60 * _SECOND_MS
@@ -193,8 +193,19 @@ class BrokerConfig:
         return cls.from_properties(parse_properties(read_file(fs, path), os.fspath(path)))
 
     @classmethod
+    def keys(cls) -> Mapping[str, ConfigKey]:
+        """The keys that are a broker's own, not defaults of topics, and their rows."""
+        return {row.key: row for _, row in cls._rows()}
+
+    @classmethod
     def _rows(cls) -> Iterator[tuple[str, ConfigKey]]:
         return ((each.name, each.metadata["row"]) for each in fields(cls) if "row" in each.metadata)
+
+
+def broker_keys(topic_key: str) -> tuple[str, ...]:
+    """The broker's keys that set the default of a topic's key; the first one that is given counts."""
+    times = tuple(time.key for time in _TIMES.get(topic_key, ()))
+    return times + tuple(key for key, name in _BROKER_KEYS.items() if name == topic_key)
 
 
 def _words(text: str) -> tuple[str, ...]:
