@@ -86,7 +86,9 @@ def list_paths(paths: Sequence[str], topics: Collection[str] | None, grouping: G
 
     match grouping:
         case Grouping.PARTITIONS:
-            out.table(_PARTITIONS, (_partition_row(one, out) for one in looked_at()))
+            # On a terminal the path is worth its room only where it differs.
+            width = len(_PARTITIONS) - (out.terminal and len(paths) == 1)
+            out.table(_PARTITIONS[:width], (_partition_row(one, out)[:width] for one in looked_at()))
         case Grouping.TOPICS:
             groups = _grouped(looked_at(), lambda one: one.topic_partition.topic)
             out.table(_TOPICS, (_topic_row(name, group, out) for name, group in groups.items()))

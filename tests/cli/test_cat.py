@@ -1,0 +1,281 @@
+"""`tidelog cat`, `tail` and `search`: the records that Kafka's reader decodes, in every form."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.command import COMMAND, on_terminal, run
+from tests.golden import GOLDEN, GoldenPartition, golden_partition, golden_partitions
+from tidelog.log import Log
+from tidelog.records import Header, Record, encode_records
+
+CLEAN = GOLDEN / "clean"
+PARTITIONS = pytest.mark.parametrize("partition", golden_partitions(), ids=lambda p: p.name)
+HARD = [
+    b'"quoted" \\back\\',
+    b"\x00\x1f\n\t\x7f",
+    "gr\u00fc\u00df \U0001f30a \u2028".encode(),
+    b"\xff\xfe",
+    b"",
+    None,
+]
+
+
+def told(data: str | None) -> Any:
+    """Bytes of the golden answers as JSON lines have them."""
+    if data is None:
+        return None
+    raw = base64.b64decode(data)
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return {"base64": data}
+
+
+def data_records(partition: GoldenPartition) -> list[dict[str, Any]]:
+    return [
+        record
+        for record in partition.records()
+        if not record["control"] and record["offset"] >= partition.log_start
+    ]
+
+
+def written(tmp_path: Path, records: list[Record], name: str = "orders-0") -> Path:
+    directory = tmp_path / name
+    with Log.open(directory) as log:
+        log.append_as_leader(encode_records(records))
+    return directory
+
+
+@PARTITIONS
+def test_json_lines_are_the_records_of_kafkas_reader(partition: GoldenPartition) -> None:
+    answer = run("cat", "--json", partition.directory)
+    assert answer.code == 0, answer.err
+    got = [json.loads(line) for line in answer.lines]
+    expected = [
+        {
+            "topic": partition.name.rpartition("-")[0],
+            "partition": int(partition.name.rpartition("-")[2]),
+            "offset": record["offset"],
+            "timestamp": record["timestamp"],
+            "key": told(record["key"]),
+            "value": told(record["value"]),
+            "headers": [[key, told(value)] for key, value in record["headers"]],
+        }
+        for record in data_records(partition)
+    ]
+    assert got == expected
+
+
+def test_plain_and_hex_lines() -> None:
+    partition = golden_partition("golden-none-0")
+    records = data_records(partition)
+    plain = run("cat", partition.directory).lines
+    assert plain == [(told(record["value"]) if record["value"] is not None else "null") for record in records]
+    shown = run(
+        "cat", "--format", "hex", "--show", "offset,timestamp,key", "-n", "50", partition.directory
+    ).lines
+    assert shown == [
+        "\t".join(
+            [
+                str(record["offset"]),
+                str(record["timestamp"]),
+                *(
+                    "null" if data is None else base64.b64decode(data).hex()
+                    for data in (record["key"], record["value"])
+                ),
+            ]
+        )
+        for record in records[:50]
+    ]
+
+
+def test_hard_text_in_json_and_on_a_terminal(tmp_path: Path) -> None:
+    headers = [Header("h\x1b", b"\xff")]
+    directory = written(tmp_path, [Record(value, headers=headers, timestamp=1) for value in HARD])
+    records = [json.loads(line) for line in run("cat", "--json", directory).lines]
+    expected = [None if value is None else told(base64.b64encode(value).decode()) for value in HARD]
+    assert [record["value"] for record in records] == expected
+    assert records[0]["headers"] == [["h\x1b", {"base64": "/w=="}]]
+    # The same of text alone, which takes another way.
+    text = written(tmp_path, [Record(value, timestamp=1) for value in HARD if value != b"\xff\xfe"], "text-0")
+    assert [json.loads(line)["value"] for line in run("cat", "--json", text).lines] == [
+        value for value in expected if not isinstance(value, dict)
+    ]
+    seen = on_terminal("cat", "--show", "offset,headers", directory)
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", seen.out)
+    assert "\\xff\\xfe" in seen.out
+    assert [json.loads(line) for line in on_terminal("cat", "--json", directory).lines] == records
+
+
+@pytest.mark.parametrize(
+    ("options", "offsets"),
+    [
+        (("--offset", "1550"), range(1550, 1560)),
+        (("--offset", "100", "--to-offset", "105"), range(100, 105)),
+        (("--offset", "7", "--limit", "3"), range(7, 10)),
+        (("--last", "4"), range(1556, 1560)),
+        (("--since", "1700010023800"), range(1556, 1560)),
+        (("--since", "2023-11-15T01:00:23.900Z"), range(1558, 1560)),
+        (("--since", "2023-11-15 01:00:23.900", "--until", "1700010023950"), range(1558, 1559)),
+        (("--since", "1 minute ago"), range(0)),
+    ],
+)
+def test_from_where_to_where(options: tuple[str, ...], offsets: range) -> None:
+    answer = run("cat", "--json", *options, CLEAN / "golden-none-0")
+    assert answer.code == 0, answer.err
+    assert [json.loads(line)["offset"] for line in answer.lines] == list(offsets)
+
+
+def test_filters_look_at_keys_and_values() -> None:
+    partition = golden_partition("golden-zstd-0")
+    records = data_records(partition)
+    key = next(record["key"] for record in records if record["key"])
+    cases = [
+        (("--key", told(key)), lambda record: record["key"] == key),
+        (("--key-match", "^k0+[12]"), lambda r: r["key"] and re.search("^k0+[12]", told(r["key"]))),
+        (("--contains", "w131a"), lambda r: r["value"] and "w131a" in told(r["value"])),
+        (
+            ("--match", "w1.1a", "--key-match", "4$"),
+            lambda r: (
+                r["value"] and re.search("w1.1a", told(r["value"])) and r["key"] and told(r["key"])[-1] == "4"
+            ),
+        ),
+    ]
+    for options, is_wanted in cases:
+        expected = [record["offset"] for record in records if is_wanted(record)]
+        assert expected
+        lines = run("cat", "--json", *options, partition.directory).lines
+        assert [json.loads(line)["offset"] for line in lines] == expected
+        lines = run("tail", "-n", "2", "--json", *options, partition.directory).lines
+        assert [json.loads(line)["offset"] for line in lines] == expected[-2:]
+
+
+def test_committed_reads_leave_out_what_was_aborted() -> None:
+    directory = CLEAN / "golden-txn-0"
+    committed = run("cat", "--committed", "--json", directory).lines
+    everything = run("cat", "--json", directory).lines
+    assert 0 < len(committed) < len(everything)
+    assert json.loads(committed[-1])["offset"] == 1389  # the transaction that begins at 1390 is undecided
+
+
+def test_payloads_are_decoded() -> None:
+    directory = CLEAN / "__consumer_offsets-0"
+    records = [
+        json.loads(line) for line in run("cat", "--json", "--decode", "consumer-offsets", directory).lines
+    ]
+    assert {record["key"]["data"]["group"] for record in records} == {"golden-group"}
+    wrong = run("cat", "--decode", "json", CLEAN / "golden-none-0", "-n", "3")
+    assert wrong.code == 1
+    assert "3 records are not what --decode says" in wrong.err
+    assert len(wrong.lines) == 3
+
+
+@pytest.mark.parametrize("name", ["golden-txn-0", "golden-compact-0", "golden-trimmed-0"])
+@pytest.mark.parametrize("count", [0, 1, 40, 100_000])
+def test_the_last_records(name: str, count: int) -> None:
+    """Also where markers and cleaning leave gaps."""
+    offsets = [record["offset"] for record in data_records(golden_partition(name))]
+    lines = run("tail", "-n", str(count), "--json", CLEAN / name).lines
+    assert [json.loads(line)["offset"] for line in lines] == (offsets[-count:] if count else [])
+
+
+def test_a_log_is_followed_over_rolls(tmp_path: Path) -> None:
+    directory = tmp_path / "orders-0"
+    with (
+        Log.open(directory) as log,
+        subprocess.Popen(
+            [COMMAND, "tail", "-f", "-n", "2", "--show", "offset", directory],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process,
+    ):
+        assert process.stdout is not None
+        assert process.stderr is not None
+        log.append_as_leader(encode_records([Record(b"early %d" % n, timestamp=1) for n in range(2)]))
+        try:
+            seen = [process.stdout.readline(), process.stdout.readline()]
+            for n in range(2, 8):
+                if n % 2:
+                    log.roll()
+                log.append_as_leader(encode_records([Record(b"later", timestamp=1)]))
+                seen.append(process.stdout.readline())
+                time.sleep(0.05)
+            assert seen == ["0\tearly 0\n", "1\tearly 1\n", *(f"{n}\tlater\n" for n in range(2, 8))]
+        finally:
+            process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+        assert process.stderr.read() == ""
+
+
+def test_search_goes_over_many_partitions() -> None:
+    expected = []
+    for name in ("golden-multi-0", "golden-none-0", "golden-zstd-0"):
+        topic, _, number = name.rpartition("-")
+        for record in data_records(golden_partition(name)):
+            if record["value"] and "w131a" in told(record["value"]):
+                expected.append((topic, int(number), record["offset"]))
+    topics = ("--topic", "golden-multi", "--topic", "golden-none", "--topic", "golden-zstd")
+    for threads in ("1", "4"):
+        lines = run("search", "--contains", "w131a", "--threads", threads, "--json", *topics, CLEAN).lines
+        got = [(r["topic"], r["partition"], r["offset"]) for r in map(json.loads, lines)]
+        assert [
+            place for place in got if place[:2] not in {("golden-multi", 1), ("golden-multi", 2)}
+        ] == expected
+    plain = run("search", "--contains", "w131a", "-n", "1", *topics, CLEAN).lines
+    assert [line.split("\t")[:3] for line in plain] == [list(map(str, expected[0]))]
+    counts = run("search", "--contains", "w131a", "--count", "--json", *topics, CLEAN).lines
+    assert sum(json.loads(line)["matches"] for line in counts) == len(got)
+
+
+@pytest.mark.slow
+def test_search_by_spark_finds_the_same() -> None:
+    options = ("search", "--match", "w1.1a", "--json", "--topic", "golden-none", CLEAN)
+    assert run(*options, "--spark", "local[2]").out == run(*options).out
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("cat", CLEAN / "golden-none-0", "--offset", "99999"), "offset 99999 is not in golden-none-0"),
+        (("cat", CLEAN / "golden-none-0", "--since", "Tuesday"), "'Tuesday' is no time"),
+        (("cat", CLEAN / "golden-none-0", "--offset", "1", "--since", "1"), "choose one"),
+        (("cat", CLEAN / "golden-none-0", "--format", "xml"), "there are plain, json, hex"),
+        (("cat", CLEAN / "golden-none-0", "--show", "colour"), "there are topic, partition"),
+        (("cat", CLEAN / "golden-none-0", "--match", "("), "is not a regular expression"),
+        (("cat", CLEAN / "golden-none-0", "--partition", "7"), "no partition 7 under"),
+        (("cat", CLEAN, "--topic", "nobody"), "no partition of topic nobody"),
+        (("tail", "nowhere"), "does not exist"),
+        (("search", CLEAN, "--decode", "morse"), "--decode morse: there are string"),
+    ],
+)
+def test_bad_requests(args: tuple[str | Path, ...], words: str) -> None:
+    answer = run(*args)
+    assert answer.code == 2
+    assert words in answer.err
+    assert answer.out == ""
+    assert answer.err.count("\n") == 1
+
+
+def test_damage_stops_a_read_with_one_sentence(tmp_path: Path) -> None:
+    directory = written(tmp_path, [Record(b"a", timestamp=1)])
+    with Log.open(directory) as log:
+        log.append_as_leader(encode_records([Record(b"b", timestamp=1)]))
+    path = directory / "00000000000000000000.log"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    answer = run("cat", directory)
+    assert answer.code == 1
+    assert "checksum does not match" in answer.err
+    assert answer.err.count("\n") == 1
