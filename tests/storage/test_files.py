@@ -294,3 +294,18 @@ def test_rename_replaces_and_rename_noreplace_does_not(tmp_path: Path) -> None:
     assert not (tmp_path / "a").exists()
     LOCAL.rename(tmp_path / "c", tmp_path / "b")
     assert (tmp_path / "b").read_bytes() == b"a"
+
+
+def test_reserved_space_is_not_seen_and_goes_back(tmp_path: Path) -> None:
+    """The length stays, and what was set aside and not used is given back by the next truncation."""
+    file = LOCAL.open(tmp_path / "reserved", create=True)
+    file.pwrite(b"x" * 5000, 0)
+    if not file.reserve(5000, 1 << 20):
+        pytest.skip("this file system cannot set space aside")
+    assert file.size() == 5000
+    file.sync()
+    taken = (tmp_path / "reserved").stat().st_blocks * 512
+    file.truncate(5000)
+    file.sync()
+    assert (tmp_path / "reserved").stat().st_blocks * 512 < taken - (1 << 19)
+    file.close()

@@ -41,12 +41,10 @@ from tidelog.log.sequences import TV_UNKNOWN, BatchMetadata
 from tidelog.log.state import LogState
 from tidelog.log.validation import analyze, check_append_size, check_offsets, stamp
 from tidelog.records.batches import BatchTable
-from tidelog.types import Codec, TimestampType
+from tidelog.types import TimestampType
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
-
-_NO_CODEC = Codec.NONE
 
 __all__ = ["append_as_follower", "append_as_leader", "append_plain"]
 
@@ -116,8 +114,7 @@ def append_plain(state: LogState, data: bytes, leader_epoch: int) -> LogAppendIn
         return None
     now_ms = state.now_ms()
     with state.lock:
-        active = state.active
-        segments, offsets = state.view
+        offsets = state.view.offsets
         first_offset = offsets.log_end.message_offset
         batch = plain.take(data, first_offset, leader_epoch, now_ms)
         if batch is None or leader_epoch != state.epochs.cache.latest_epoch or not state.is_writable:
@@ -125,26 +122,14 @@ def append_plain(state: LogState, data: bytes, leader_epoch: int) -> LogAppendIn
         size, last_offset, max_timestamp = plain.size, plain.last_offset, plain.max_timestamp
         if not stays(state, size, last_offset, max_timestamp):
             return None
-        active.append_one(batch, size, last_offset, max_timestamp)
+        state.active.append_one(batch, size, last_offset, max_timestamp)
         end_offset = last_offset + 1
         state.producers.update_map_end_offset(end_offset)
-        end = LogOffsetMetadata(end_offset, active.base_offset, active.size)
-        state.publish(segments, offsets.appended(end))
+        state.publish_end(end_offset)
         if end_offset - state.recovery_point >= state.flush_messages:
             flush(state)
-        return LogAppendInfo(
-            first_offset,
-            last_offset,
-            leader_epoch,
-            max_timestamp,
-            _NO_CODEC,
-            size,
-            1,
-            last_offset,
-            False,
-            0,
-            NO_TIMESTAMP,
-            offsets.log_start,
+        return LogAppendInfo.of_plain(
+            first_offset, last_offset, leader_epoch, max_timestamp, size, offsets.log_start
         )
 
 
@@ -242,13 +227,12 @@ def _write(
 
 def _publish(state: LogState, end_offset: int, update: ProducerUpdate | None) -> None:
     """Note what was written, and let readers see it."""
-    active = state.active
-    segments, offsets = state.view
-    end = LogOffsetMetadata(end_offset, active.base_offset, active.size)
     if update is None:
         state.producers.update_map_end_offset(end_offset)
-        state.publish(segments, offsets.appended(end))
+        state.publish_end(end_offset)
         return
+    active = state.active
+    segments, offsets = state.view
     with state.changing_files("noting aborted transactions of"):
         for txn in update.completed:
             if txn.is_aborted:
@@ -257,6 +241,7 @@ def _publish(state: LogState, end_offset: int, update: ProducerUpdate | None) ->
                 )
     state.producers.commit(update)
     unstable = state.producers.first_unstable_offset
+    end = LogOffsetMetadata(end_offset, active.base_offset, active.size)
     state.publish(segments, offsets.appended(end).with_first_unstable(unstable))
 
 

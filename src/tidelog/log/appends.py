@@ -11,6 +11,7 @@ from tidelog.types import Codec
 __all__ = ["NO_TIMESTAMP", "AppendOrigin", "LogAppendInfo"]
 
 NO_TIMESTAMP = -1
+_NO_CODEC = Codec.NONE
 
 
 class AppendOrigin(enum.IntEnum):
@@ -56,6 +57,36 @@ class LogAppendInfo(NamedTuple):
     log_start_offset: int = UNKNOWN_OFFSET
     is_duplicate: bool = False
     """The records were in the log already; the offsets are those of their first append."""
+
+    @classmethod
+    def of_plain(
+        cls,
+        first_offset: int,
+        last_offset: int,
+        leader_epoch: int,
+        max_timestamp: int,
+        size: int,
+        log_start_offset: int,
+    ) -> LogAppendInfo:
+        """What became of one uncompressed batch of no producer."""
+        return tuple.__new__(
+            cls,
+            (
+                first_offset,
+                last_offset,
+                leader_epoch,
+                max_timestamp,
+                _NO_CODEC,
+                size,
+                1,
+                last_offset,
+                False,
+                0,
+                NO_TIMESTAMP,
+                log_start_offset,
+                False,
+            ),
+        )
 
     @property
     def first_or_last_offset_of_first_batch(self) -> int:

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LogParts", "LogState", "LogView"]
 
+_new = tuple.__new__  # a named tuple's own takes twice as long
+
 
 class LogView(NamedTuple):
     """The segments and offsets of one moment."""
@@ -144,6 +146,13 @@ class LogState:
     def publish(self, segments: LogSegments, offsets: LogOffsets) -> None:
         """Let readers see these."""
         self.view = LogView(segments, offsets)
+
+    def publish_end(self, end_offset: int) -> None:
+        """Let readers see what an append has written to the active segment; nothing else has changed."""
+        active = self.active
+        segments, offsets = self.view
+        end = _new(LogOffsetMetadata, (end_offset, active.base_offset, active.size))
+        self.view = _new(LogView, (segments, offsets.appended(end)))
 
     def publish_offsets(self, offsets: LogOffsets) -> None:
         """Let readers see these offsets, with the same segments."""

@@ -145,6 +145,10 @@ class _KeepingFile:
     def allocate(self, position: int, n: int) -> None:
         self._inner.allocate(position, n)
 
+    def reserve(self, position: int, n: int) -> bool:
+        """Set disk space aside."""
+        return self._inner.reserve(position, n)
+
     def sync(self) -> None:
         self._inner.sync()
 

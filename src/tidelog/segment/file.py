@@ -10,6 +10,8 @@ look at it. So nothing is taken from under them:
 - deletion and renaming leave mappings as they are;
 - a truncation makes readers begin anew, and leaves mappings what they show (`storage.local`).
 
+Disk space is set aside ahead of the writes to a file of more than 1 MiB, an eighth of its size or 4 MiB.
+
 One thread writes. Mapping, cutting and renaming exclude each other by the directory's lock; reading takes
 none.
 """
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_SIZE", "LogFile"]
 
 _MIN_AHEAD = 1 << 20
+_RESERVE_FROM, _MAX_RESERVE = 1 << 20, 4 << 20
 
 MAX_SIZE = (1 << 31) - 1
 """Bytes that a log file can have: positions in an index are 31-bit numbers."""
@@ -37,7 +40,7 @@ MAX_SIZE = (1 << 31) - 1
 class LogFile:
     """The log file of the segment at `base_offset`."""
 
-    __slots__ = ("_closed", "_writer", "base_offset", "bytes", "directory", "name")
+    __slots__ = ("_closed", "_reserved", "_writer", "base_offset", "bytes", "directory", "name")
 
     def __init__(
         self,
@@ -54,6 +57,7 @@ class LogFile:
         self.bytes = LogBytes(base_offset, size)
         """What is published, to be asked."""
         self._writer = writer
+        self._reserved = _RESERVE_FROM  # up to where nothing need be done before a write
         self._closed = False
 
     @property
@@ -95,8 +99,16 @@ class LogFile:
 
     def append(self, data: ReadableBuffer, position: int, size: int) -> None:
         """Write `size` bytes at `position`, the end of the published ones, then publish them."""
+        if position + size > self._reserved:
+            self._reserve(position, size)
         (self._writer or self._live()).pwrite(data, position)
         self.bytes.publish(position + size)
+
+    def _reserve(self, position: int, size: int) -> None:
+        """Have the disk set space aside ahead of the writes to a file that is no longer small."""
+        ahead = size + min(position // 8, _MAX_RESERVE)
+        self._live().reserve(position, ahead)
+        self._reserved = position + ahead
 
     def undo(self, length: int) -> None:
         """Remove what was written but not published; the file keeps the `length` it was preallocated to."""
@@ -110,6 +122,8 @@ class LogFile:
         size = self.bytes.size
         if self._live().size() > size:
             self.cut(size)
+        elif self._reserved > _RESERVE_FROM:
+            self._live().truncate(size)
 
     def cut(self, size: int) -> None:
         """Cut the file, and what is published, to `size` bytes; views in use stay as they are.

@@ -89,6 +89,12 @@ class File(Protocol):
     def allocate(self, position: int, n: int) -> None:
         """Make sure that the disk has room for these bytes: a store to a mapping cannot report a full one."""
 
+    def reserve(self, position: int, n: int) -> bool:
+        """Set disk space aside for bytes to be written soon; the length stays. False where it cannot be.
+
+        Writes into it are cheaper. What was not used goes back with the next `truncate`.
+        """
+
     def sync(self) -> None:
         """Return when the bytes and the length are on the disk."""
 

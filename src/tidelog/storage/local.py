@@ -54,6 +54,11 @@ _mremap = _libc.mremap
 _mremap.restype = ctypes.c_void_p
 _mremap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
 
+_KEEP_SIZE = 1
+_fallocate = getattr(_libc, "fallocate64", None)
+if _fallocate is not None:
+    _fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+
 
 class _ReadMappings:
     """The read-only mappings of this process by file (device and inode), for as long as they live."""
@@ -179,7 +184,7 @@ class LocalFile:
         """Write all of `data` at `position`."""
         handle = self._handle or self._live()
         written = os.pwrite(handle.number, data, position)
-        size = memoryview(data).nbytes
+        size = len(data) if type(data) is bytearray else memoryview(data).nbytes
         if written < size:
             rest = memoryview(data).cast("B")
             while written < size:
@@ -218,6 +223,11 @@ class LocalFile:
         handle = self._handle or self._live()
         if n > 0 and hasattr(os, "posix_fallocate"):
             os.posix_fallocate(handle.number, position, n)
+
+    def reserve(self, position: int, n: int) -> bool:
+        """Set disk space aside for bytes that will be written soon; the length stays."""
+        handle = self._handle or self._live()
+        return _fallocate is not None and _fallocate(handle.number, _KEEP_SIZE, position, n) == 0
 
     def sync(self) -> None:
         """Return when the bytes and the length are on the disk."""

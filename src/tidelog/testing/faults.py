@@ -240,6 +240,10 @@ class FaultyFile:
         self._fs.check("allocate", self.path, position, n, self._inner.size())
         self._inner.allocate(position, n)
 
+    def reserve(self, position: int, n: int) -> bool:
+        """Set disk space aside; writes, not this, report a full disk."""
+        return self._inner.reserve(position, n)
+
     def sync(self) -> None:
         """Return when the bytes and the length are on the disk."""
         self._fs.check("sync", self.path)
