@@ -10,23 +10,27 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TypeVar, Unpack
 
 import pyarrow as pa
 
-from tidelog.errors import LogClosedError, LogOfflineError
+from tidelog.errors import InvalidInputError, LogClosedError, LogOfflineError
 from tidelog.log import AppendOrigin, FetchData, Log, LogAppendInfo
 from tidelog.log.incoming import AppendOptions, Incoming
 from tidelog.log.reader import DEFAULT_READ_BYTES
+from tidelog.log.reading import to_arrow
 from tidelog.manager.root import Root
-from tidelog.records.record import StoredRecord
+from tidelog.records.record import STORED_COLUMNS, StoredRecord, from_arrow
+from tidelog.records.schema import Projection
 from tidelog.types import FetchIsolation, TimestampOffset, TopicPartition
 
 __all__ = ["FlushTimes", "Partition"]
 
 _T = TypeVar("_T")
+_EVERYTHING = Projection.of(STORED_COLUMNS)
 
 
 @dataclass(slots=True)
@@ -201,6 +205,48 @@ class Partition:
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record that is not older than a timestamp (ms); see `Log.offset_for_timestamp`."""
         return self._on_log(lambda log: log.offset_for_timestamp(timestamp))
+
+    def offset_for(self, when: datetime | int) -> int:
+        """The offset of the first record that is not older than a moment; the log end where there is none.
+
+        `when` is a datetime with a time zone, or milliseconds since 1970.
+        """
+        if isinstance(when, datetime):
+            if when.tzinfo is None:
+                raise InvalidInputError(f"{when} has no time zone; say which with tzinfo")
+            when = round(when.timestamp() * 1000)
+        if when < 0:
+            return self.log_start_offset
+        found = self.offset_for_timestamp(when)
+        return self.log_end_offset if found is None else found.offset
+
+    def __iter__(self) -> Iterator[StoredRecord]:
+        """All records, from the log start to where it ends now."""
+        return self.records()
+
+    def records(
+        self,
+        start: int | None = None,
+        end: int | None = None,
+        isolation: FetchIsolation = FetchIsolation.HIGH_WATERMARK,
+    ) -> Iterator[StoredRecord]:
+        """The records from offset `start` to before `end`, one by one, without markers of transactions.
+
+        For many records, Arrow columns (`read_arrow`, `tidelog.scan`) are faster by far.
+        """
+        at = self.log_start_offset if start is None else start
+        stop = self.log_end_offset if end is None else min(end, self.log_end_offset)
+        while at < stop:
+            fetched = self.read(at, isolation=isolation)
+            batches = fetched.batches()
+            if not len(batches):
+                return
+            for record in from_arrow(to_arrow(fetched, at, self.topic_partition, _EVERYTHING)):
+                if record.offset >= stop:
+                    return
+                if not record.control:
+                    yield record
+            at = int(batches.last_offset[-1]) + 1
 
     def _on_log(self, ask: Callable[[Log], _T]) -> _T:
         """Ask the log; the next one, if this one was replaced meanwhile."""

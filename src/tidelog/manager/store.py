@@ -193,10 +193,15 @@ class Store:
 
     def partition(self, topic: str, number: int = 0) -> Partition:
         """A partition of a topic."""
-        found = self.topic(topic).partitions
-        if number not in found:
-            raise InvalidInputError(f"topic {topic!r} has no partition {number} here, but {sorted(found)}")
-        return found[number]
+        return self.topic(topic)[number]
+
+    def __getitem__(self, name: str) -> Topic:
+        """A topic by its name."""
+        return self.topic(name)
+
+    def __contains__(self, name: str) -> bool:
+        """Whether there is such a topic."""
+        return name in self._topics
 
     def __iter__(self) -> Iterator[Partition]:
         """All partitions."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tidelog.config import LogConfig
-from tidelog.errors import ConfigError
+from tidelog.errors import ConfigError, InvalidInputError
 from tidelog.manager.metadata.registration import Place, Registration
 from tidelog.manager.partition import Partition
 
@@ -27,6 +27,16 @@ class Topic:
     config: Mapping[str, str] = field(default_factory=dict)
     """What is set for it, as text under Kafka's keys."""
     partitions: dict[int, Partition] = field(default_factory=dict)
+
+    def __getitem__(self, number: int) -> Partition:
+        """A partition by its number."""
+        try:
+            return self.partitions[number]
+        except KeyError:
+            there = sorted(self.partitions)
+            raise InvalidInputError(
+                f"topic {self.name!r} has no partition {number} here, but {there}"
+            ) from None
 
     def __iter__(self) -> Iterator[Partition]:
         """Its partitions in order."""

@@ -23,7 +23,16 @@ from tidelog.types import TimestampType
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["Header", "Record", "StoredRecord", "decode_records", "encode_records", "from_arrow", "to_arrow"]
+__all__ = [
+    "STORED_COLUMNS",
+    "Header",
+    "Record",
+    "StoredRecord",
+    "decode_records",
+    "encode_records",
+    "from_arrow",
+    "to_arrow",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +77,7 @@ class StoredRecord:
         return Record(self.value, self.key, self.headers, self.timestamp)
 
 
-_COLUMNS = (
+STORED_COLUMNS = (
     "offset",
     "timestamp_ms",
     "timestampType",
@@ -84,6 +93,8 @@ _COLUMNS = (
     "topic",
     "partition",
 )
+"""The columns that hold all of a `StoredRecord`."""
+
 _FIELDS = {
     "timestamp_ms": "timestamp",
     "timestampType": "timestamp_type",
@@ -105,7 +116,7 @@ def decode_records(
     """
     for table in walk_batches(data, source=source):
         for batch in iter_record_batches(
-            data, table, topic=topic, partition=partition, columns=_COLUMNS, source=source
+            data, table, topic=topic, partition=partition, columns=STORED_COLUMNS, source=source
         ):
             yield from from_arrow(batch)
 
@@ -143,7 +154,7 @@ def from_arrow(batch: pa.RecordBatch) -> Iterator[StoredRecord]:
     if missing or not names & {"timestamp", "timestamp_ms"}:
         raise InvalidInputError(f"a record needs the columns {', '.join(missing or ['timestamp'])}")
     columns: dict[str, list[Any]] = {
-        _FIELDS.get(name, name): batch.column(name).to_pylist() for name in _COLUMNS if name in names
+        _FIELDS.get(name, name): batch.column(name).to_pylist() for name in STORED_COLUMNS if name in names
     }
     if "timestamp" not in columns:
         micros = batch.column("timestamp").view(pa.int64())
