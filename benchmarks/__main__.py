@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.oracle.jars import OracleError
 
-from benchmarks import log, manager, records, spark, tool
+from benchmarks import compaction, log, manager, records, spark, tool
 from benchmarks.harness import Bench, Effort
 from benchmarks.report import Row, print_json, print_table
 
@@ -18,6 +18,7 @@ GROUPS: dict[str, Callable[[Bench], Iterator[Row]]] = {
     "records": records.rows,
     "log": log.rows,
     "manager": manager.rows,
+    "compaction": compaction.rows,
     "tool": tool.rows,
     "spark": spark.rows,
 }

@@ -18,15 +18,12 @@ import numpy.typing as npt
 
 from tidelog.cleanup.aborted import CleanedTransactions
 from tidelog.cleanup.offset_map import OffsetMap
-from tidelog.cleanup.unpacking import Unpacker
+from tidelog.cleanup.unpacking import Unpacker, next_run
 from tidelog.kernels.mapping import Mapper
-from tidelog.records.batches import BatchTable, scan_batches
+from tidelog.records.batches import BatchTable
 from tidelog.records.faults import Fault
 
-__all__ = ["MAX_RUN", "MappedKeys", "map_keys"]
-
-MAX_RUN = 512
-"""Batches between two looks at whether to go on."""
+__all__ = ["MappedKeys", "map_keys"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +60,14 @@ def map_keys(
     unpacker = Unpacker(view, source)
     begin = position
     while position < len(view) and not mapper.full:
-        scan = scan_batches(view, start=position, max_batches=MAX_RUN, check_crc=False, source=source)
-        if scan.fault is not None and not len(scan.table):
-            raise scan.fault
+        table = next_run(view, position, source)
         if step is not None:
-            step(scan.table.end - position)
-        skip = transactions.read(view, scan.table, source=source) | scan.table.is_control
+            step(table.end - position)
+        skip = transactions.read(view, table, source=source) | table.is_control
         mapper.begin()
-        _map_run(mapper, offset_map, unpacker, scan.table, skip.view(np.uint8))
+        _map_run(mapper, offset_map, unpacker, table, skip.view(np.uint8))
         offset_map.latest_offset = mapper.latest
-        position = scan.table.end
+        position = table.end
     if not mapper.full:
         offset_map.latest_offset = next_offset - 1
     return MappedKeys(mapper.full, mapper.read, position - begin)

@@ -17,13 +17,12 @@ import numpy.typing as npt
 
 from tidelog.cleanup.aborted import CleanedTransactions
 from tidelog.cleanup.filtering import BatchRules, batch_flags
-from tidelog.cleanup.mapping import MAX_RUN
 from tidelog.cleanup.offset_map import OffsetMap
-from tidelog.cleanup.unpacking import Unpacker
+from tidelog.cleanup.unpacking import MAX_RUN, Unpacker, next_run
 from tidelog.errors import InvalidTimestampError, RecordTooLargeError
 from tidelog.kernels.cleaning import Filter
 from tidelog.kernels.seal import seal
-from tidelog.records.batches import HEADER_SIZE, BatchTable, scan_batches
+from tidelog.records.batches import HEADER_SIZE, BatchTable
 from tidelog.records.compression import MAX_DECOMPRESSED, compress
 from tidelog.records.faults import Fault
 
@@ -115,10 +114,7 @@ class Rewriter:
         unpacker = Unpacker(view, source)
         position = 0
         while position < len(view):
-            scan = scan_batches(view, start=position, max_batches=MAX_RUN, check_crc=False, source=source)
-            if scan.fault is not None and not len(scan.table):
-                raise scan.fault
-            table = scan.table
+            table = next_run(view, position, source)
             self._tell(table.end - position)
             gone = transactions.read(view, table, source=source)
             flags = batch_flags(table, gone, self._rules, keep_legacy_deletes=keep_legacy_deletes)

@@ -1,4 +1,7 @@
-"""The records of batches that no kernel unpacks by itself: gzip, odd frames, messages of magic 0 and 1."""
+"""The batches of a segment in runs, and the records of those that no kernel unpacks by itself.
+
+Those are gzip, odd frames, and messages of magic 0 and 1.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,32 @@ import numpy.typing as npt
 
 from tidelog.errors import TidelogError
 from tidelog.kernels.uplift import uplift
-from tidelog.records.batches import HEADER_SIZE
+from tidelog.records.batches import HEADER_SIZE, BatchTable, scan_batches
 from tidelog.records.compression import MAX_DECOMPRESSED
 from tidelog.records.faults import Fault, fault_error
 from tidelog.records.libraries import new_scratch
 from tidelog.records.payloads import Payloads
 
-__all__ = ["Unpacker"]
+__all__ = ["MAX_RUN", "Unpacker", "next_run"]
 
 Int64s = npt.NDArray[np.int64]
 
+MAX_RUN = 4096
+"""The most batches of a run."""
+
+_RUN_BYTES = 4 << 20
 _SCRATCH_BYTES = 1 << 20
 _MORE_A_MESSAGE = 16  # bytes that a record can take more than its message did
+
+
+def next_run(view: memoryview, position: int, source: str | None) -> BatchTable:
+    """The headers of the next few megabytes of batches, at least of one; raises what is wrong with that."""
+    end = min(position + _RUN_BYTES, len(view))
+    scan = scan_batches(view, start=position, end=end, max_batches=MAX_RUN, check_crc=False, source=source)
+    if not len(scan.table):  # the run's end may have cut a large batch
+        scan = scan_batches(view, start=position, max_batches=1, check_crc=False, source=source)
+        scan.require()
+    return scan.table
 
 
 class Unpacker:
