@@ -44,11 +44,11 @@ def describe(
     from tidelog.cli.describing import look_at
     from tidelog.cli.drawing import draw
     from tidelog.cli.errors import FOUND_WRONG
-    from tidelog.cli.finding import partition_at
+    from tidelog.cli.finding import one_partition
     from tidelog.cli.output import make_output
 
     out = make_output(json=json)
-    found = partition_at(partition)
+    found = one_partition(partition)
     width = shutil.get_terminal_size((100, 24)).columns - _LABEL_WIDTH
     columns = min(max(width, _MIN_COLUMNS), _MAX_COLUMNS)
     with out.progress(sum(segment.size for segment in found.segments), "looking") as progress:

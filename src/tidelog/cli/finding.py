@@ -31,7 +31,7 @@ from tidelog.segment import SealedSegment
 from tidelog.storage import Directory
 from tidelog.types import FetchIsolation
 
-__all__ = ["Questions", "answer", "one_partition", "partition_at", "view_at_rest"]
+__all__ = ["Questions", "answer", "one_partition", "view_at_rest"]
 
 Answer = dict[str, Any]
 
@@ -47,7 +47,7 @@ class Questions:
     committed_from: Sequence[int] = ()
 
 
-def partition_at(path: str | Path) -> Partition:
+def one_partition(path: str | Path) -> Partition:
     """The partition in a directory or at a URL; UsageError where it holds none, or several."""
     found = find_partitions(path)
     if len(found) != 1 or not found[0].is_named:
@@ -55,11 +55,6 @@ def partition_at(path: str | Path) -> Partition:
     if not found[0].segments:
         raise UsageError(f"{path} holds no segment")
     return found[0]
-
-
-def one_partition(path: Path) -> Partition:
-    """`partition_at` for a directory of this machine."""
-    return partition_at(path)
 
 
 def view_at_rest(partition: Partition) -> LogView:
