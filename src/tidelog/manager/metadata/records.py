@@ -308,9 +308,7 @@ def format_record(record: MetadataRecord) -> bytes:
         key, version, message = _message(record)
     except struct.error as error:
         raise InvalidInputError(f"{record} does not fit its format: {error}") from error
-    return b"".join(
-        (unsigned_varint(FRAME_VERSION), unsigned_varint(key), unsigned_varint(version), message)
-    )
+    return b"".join((unsigned_varint(FRAME_VERSION), unsigned_varint(key), unsigned_varint(version), message))
 
 
 def _message(record: MetadataRecord) -> tuple[int, int, bytes]:
