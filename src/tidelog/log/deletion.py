@@ -91,18 +91,27 @@ def raise_log_start(state: LogState, start: int) -> bool:
 
 
 def replace_segments(state: LogState, new: Sequence[SealedSegment], old: Sequence[Segment]) -> None:
-    """Put `new`, complete as `.cleaned` files, in the place of `old`."""
+    """Put `new`, complete as `.cleaned` files, in the place of `old`.
+
+    Of `old`, the oldest may have been deleted since the caller looked (by retention): the rest is replaced.
+    Where all were, there is nothing to replace, and the new ones go.
+    """
     segments = state.view.segments
-    missing = [segment.base_offset for segment in old if segments.at(segment.base_offset) is not segment]
-    if missing or any(isinstance(segment, ActiveSegment) for segment in old):
+    present = [segment for segment in old if segment.base_offset >= segments.first.base_offset]
+    missing = [segment.base_offset for segment in present if segments.at(segment.base_offset) is not segment]
+    if missing or any(isinstance(segment, ActiveSegment) for segment in present):
         raise InvalidInputError(
             f"segments {missing or 'being written'} of {state.directory.path} cannot be replaced"
         )
     added = sorted(new, key=lambda segment: segment.base_offset)
+    if old and not present:
+        for segment in added:
+            segment.delete()
+        return
 
     def retire() -> None:
-        state.publish(segments.replaced(old, added), state.view.offsets)
-        delete_files(state, old, keep_snapshots=[segment.base_offset for segment in added])
+        state.publish(segments.replaced(present, added), state.view.offsets)
+        delete_files(state, present, keep_snapshots=[segment.base_offset for segment in added])
 
     with state.changing_files("swapping segments of"):
         exchange_files(state.directory, added, retire)
