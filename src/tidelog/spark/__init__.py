@@ -7,6 +7,8 @@
     exporting                  topics -> Parquet            profiling  what is in topics, by hour
     verifying, reindexing      the local commands' checks and repairs, spread over tasks
     plans                      what a query would read
+    sink, sink_options         writing: the data source     partitioner, staging    what a writing task does
+    ingesting                  anything Spark reads -> topics
 
 `pyspark` is an extra; nothing here is imported before it is used.
 """
@@ -17,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tidelog.spark.exporting import export
+    from tidelog.spark.ingesting import Columns, FileSource, ingest
     from tidelog.spark.parquet import ParquetSettings
     from tidelog.spark.plans import plan
     from tidelog.spark.profiling import profile
@@ -25,9 +28,12 @@ if TYPE_CHECKING:
     from tidelog.spark.verifying import verify
 
 __all__ = [
+    "Columns",
+    "FileSource",
     "MissingDependencyError",
     "ParquetSettings",
     "export",
+    "ingest",
     "plan",
     "profile",
     "quiet_session",
@@ -37,6 +43,9 @@ __all__ = [
 ]
 
 _LAZY = {
+    "Columns": "tidelog.spark.ingesting",
+    "FileSource": "tidelog.spark.ingesting",
+    "ingest": "tidelog.spark.ingesting",
     "MissingDependencyError": "tidelog.spark.sessions",
     "ParquetSettings": "tidelog.spark.parquet",
     "export": "tidelog.spark.exporting",

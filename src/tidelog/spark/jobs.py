@@ -112,11 +112,11 @@ def run_job(
         with _watched(spark, len(splits), size, report):
             found: list[dict[str, Any]] = rows.toArrow().to_pylist()
     except Exception as error:
-        raise _ours(error) from error
+        raise ours(error) from error
     return found
 
 
-def _ours(error: Exception) -> Exception:
+def ours(error: Exception) -> Exception:
     """The error of ours that a failed task reported in its traceback; `error` itself where there is none."""
     told = [found for found in _OUR_ERROR.finditer(str(error)) if hasattr(errors, found[1])]
     if not told:

@@ -1,0 +1,260 @@
+"""`ingest`: anything that Spark reads -> topics, resumable and exactly once.
+
+Files (Parquet, JSON, CSV, ORC, text) and Kafka, through Spark's own connector, are read as a stream that
+ends where the source ends now: Spark's checkpoint beside the root remembers what was taken, the journal in
+the root which batch was published. So a run that was killed is finished by the next one, and a later run
+takes what is new.
+A DataFrame is one batch, under a name of its own: written again under the same name it adds nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from tidelog.errors import InvalidInputError
+from tidelog.scanning.partitions import list_partitions
+from tidelog.scanning.stability import log_end_offset
+from tidelog.spark.jobs import ours
+from tidelog.spark.sink import check_columns
+from tidelog.spark.sink_options import SinkOptions
+from tidelog.storage.names import CLUSTER_METADATA_TOPIC
+from tidelog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["INGEST_SCHEMA", "Columns", "FileSource", "ingest", "preview"]
+
+INGEST_SCHEMA = pa.schema(
+    [
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("first_offset", pa.int64()),
+        pa.field("last_offset", pa.int64()),
+        pa.field("records", pa.int64()),
+    ]
+)
+"""A row for each partition that was written to."""
+
+_CHECKPOINTS = ".tidelog-ingest"
+_FILES_AT_A_TIME = 1000
+_LARGE_BATCHES = {"spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1)}
+"""Without it, Spark looks at every row's size again for each row where a column of lists is null."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileSource:
+    """What `spark.readStream` can read: a format, where, and its options."""
+
+    format: str
+    path: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """SQL expressions over the source's columns that make a record; None for a column of that name, if any.
+
+    Without a column or an expression for `value`, it is all columns as JSON.
+    """
+
+    value: str | None = None
+    key: str | None = None
+    timestamp: str | None = None
+    topic: str | None = None
+    partition: str | None = None
+    headers: str | None = None
+
+
+def ingest(
+    spark: SparkSession,
+    source: DataFrame | FileSource | tuple[str, str | None, Mapping[str, str]],
+    root: str | Path,
+    *,
+    topic: str | None = None,
+    columns: Columns | None = None,
+    name: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    files_at_a_time: int = _FILES_AT_A_TIME,
+) -> DataFrame:
+    """Write what a source has into topics; a row for each partition that was written to.
+
+    `name` says whose progress it is: a source is taken once under one name (default: from the source and the
+    topic; for a DataFrame none, which is written anew each time). `options` are the sink's (`partitions`,
+    Kafka's config keys, ...). `files_at_a_time` bounds what one commit publishes.
+    """
+    sink = {"path": str(root), **{key: str(value) for key, value in (options or {}).items()}}
+    if topic is not None:
+        sink["topic"] = topic
+    parsed = SinkOptions.parse(sink)
+    before = _ends(parsed)
+    chosen = columns or Columns()
+    try:
+        with _settings(spark):
+            if isinstance(source, (FileSource, tuple)):
+                files = source if isinstance(source, FileSource) else FileSource(*source)
+                _ingest_stream(spark, files, chosen, sink, name, files_at_a_time)
+            else:
+                _ingest_frame(source, chosen, sink, name)
+    except Exception as error:
+        found = ours(error)
+        if found is error and type(error).__name__ == "AnalysisException":
+            found = InvalidInputError(str(error).partition("\n")[0])
+        raise found from error
+    after = _ends(parsed)
+    return _report(spark, before, after)
+
+
+def preview(
+    spark: SparkSession,
+    source: FileSource,
+    root: str | Path,
+    *,
+    topic: str | None = None,
+    columns: Columns | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> list[dict[str, Any]]:
+    """How many records of each topic the source has now, taken before or not; nothing is written.
+
+    Options and columns are checked as a write would check them.
+    """
+    from pyspark.sql import functions as sql
+
+    sink = {"path": str(root), **{key: str(value) for key, value in (options or {}).items()}}
+    SinkOptions.parse(sink if topic is None else {**sink, "topic": topic})
+    reader = spark.read.format(source.format).options(**source.options)
+    records = _records(reader.load(source.path), columns or Columns())
+    check_columns(records.schema, topic is not None)
+    named = records if topic is None else records.withColumn("topic", sql.lit(topic))
+    counted = named.groupBy("topic").agg(sql.count("*").alias("records"))
+    found: list[dict[str, Any]] = counted.toArrow().to_pylist()
+    return sorted(found, key=lambda row: str(row["topic"]))
+
+
+def _ingest_frame(frame: DataFrame, columns: Columns, sink: Mapping[str, str], name: str | None) -> None:
+    writer = _records(frame, columns).write.format("tidelog").mode("append").options(**sink)
+    if name is not None:
+        writer = writer.option("writeId", f"ingest {name}")
+    writer.save()
+
+
+def _ingest_stream(
+    spark: SparkSession,
+    source: FileSource,
+    columns: Columns,
+    sink: Mapping[str, str],
+    name: str | None,
+    files_at_a_time: int,
+) -> None:
+    checkpoint = _checkpoint(source, sink, name)
+    reader = spark.readStream.format(source.format).options(**source.options)
+    if source.path is not None and "schema" not in source.options:
+        whole = spark.read.format(source.format).options(**source.options).load(source.path)
+        reader = reader.schema(whole.schema)
+    if source.format != "kafka":
+        reader = reader.option("maxFilesPerTrigger", files_at_a_time)
+    stream = reader.load() if source.path is None else reader.load(source.path)
+    query = (
+        _records(stream, columns)
+        .writeStream.format("tidelog")
+        .options(**sink)
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    try:
+        query.awaitTermination()
+    finally:
+        query.stop()
+
+
+def _checkpoint(source: FileSource, sink: Mapping[str, str], name: str | None) -> Path:
+    """Where Spark remembers what was taken: beside the root, under the ingest's name."""
+    if name is None:
+        where = json.dumps([source.format, source.path, sorted(source.options.items())])
+        name = f"{sink.get('topic', 'topics')}-{hashlib.sha256(where.encode()).hexdigest()[:12]}"
+    if "/" in name or name in ("", ".", ".."):
+        raise InvalidInputError(f"{name!r} is no name for an ingest: it names a directory")
+    return Path(sink["path"]).absolute().parent / _CHECKPOINTS / name
+
+
+def _records(frame: DataFrame, columns: Columns) -> DataFrame:
+    """The columns of a record."""
+    from pyspark.sql import functions as sql
+
+    there = set(frame.columns)
+    made = []
+    for column in ("key", "value", "timestamp", "topic", "partition", "headers"):
+        wanted = getattr(columns, column)
+        if wanted is not None:
+            made.append(sql.expr(wanted).alias(column))
+        elif column in there:
+            made.append(sql.col(column))
+        elif column == "value":
+            made.append(sql.to_json(sql.struct(*(f"`{each}`" for each in frame.columns))).alias("value"))
+    found = frame.select(*made)
+    types = dict(found.dtypes)
+    for column in ("key", "value"):
+        if types.get(column, "string") not in ("string", "binary"):
+            found = found.withColumn(column, sql.col(column).cast("string"))
+    if types.get("partition", "int") != "int":
+        found = found.withColumn("partition", sql.col("partition").cast("int"))
+    return found
+
+
+class _settings:
+    """Settings of a session for as long as the `with` lasts."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._before: dict[str, str | None] = {}
+
+    def __enter__(self) -> None:
+        for key, value in _LARGE_BATCHES.items():
+            self._before[key] = self._spark.conf.get(key, None)
+            self._spark.conf.set(key, value)
+
+    def __exit__(self, *_: object) -> None:
+        for key, value in self._before.items():
+            if value is None:
+                self._spark.conf.unset(key)
+            else:
+                self._spark.conf.set(key, value)
+
+
+def _ends(options: SinkOptions) -> dict[TopicPartition, int]:
+    """Where the logs end now."""
+    roots = [root for root in options.roots if Path(root).is_dir()]
+    there = list_partitions(roots) if roots else []
+    return {
+        one.topic_partition: log_end_offset(one)
+        for one in there
+        if one.topic_partition.topic != CLUSTER_METADATA_TOPIC
+    }
+
+
+def _report(
+    spark: SparkSession, before: Mapping[TopicPartition, int], after: Mapping[TopicPartition, int]
+) -> DataFrame:
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    rows = [
+        {
+            "topic": name.topic,
+            "partition": name.partition,
+            "first_offset": before.get(name, 0),
+            "last_offset": end - 1,
+            "records": end - before.get(name, 0),
+        }
+        for name, end in sorted(after.items())
+        if end > before.get(name, 0)
+    ]
+    table = pa.Table.from_pylist(rows, schema=INGEST_SCHEMA)
+    return spark.createDataFrame(table, schema=from_arrow_schema(INGEST_SCHEMA))
