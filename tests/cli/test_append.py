@@ -22,7 +22,8 @@ from tests.cli.command import COMMAND, Answer, run
 from tests.golden import GOLDEN
 from tidelog.cli.errors import UsageError
 from tidelog.cli.inputs import InputOptions, read_records
-from tidelog.records import decode_records
+from tidelog.records import Header, Record, decode_records
+from tidelog.testing.builders import LogBuilder
 
 NONE = GOLDEN / "clean" / "golden-none-0"
 
@@ -136,6 +137,19 @@ def test_what_dump_prints_can_be_appended(tmp_path: Path) -> None:
     copied = tidelog.scan(tmp_path, columns=columns).read_all()
     assert copied.equals(tidelog.scan(NONE, columns=columns).read_all())
     assert set(tidelog.scan(tmp_path, columns=["codec"]).read_all().column(0).to_pylist()) == {"lz4"}
+
+
+def test_what_cat_prints_can_be_appended(tmp_path: Path) -> None:
+    source = tmp_path / "source" / "t-0"
+    headers = [Header("h", b"\xff"), Header("i", None)]
+    odd = [Record(b"\xff\x00", b"key"), Record("ü".encode(), None, headers), Record(None, b"\xfe")]
+    LogBuilder(source).records(5).append(odd).close()
+    lines = run("cat", source, "--json").out.encode()
+    answer = append(lines, tmp_path / "root", "--topic", "t", "--create", "1", "--format", "json")
+    assert answer.code == 0, answer.err
+    columns = ["key", "value", "headers"]
+    copied = tidelog.scan(tmp_path / "root", columns=columns).read_all().to_pylist()
+    assert copied == tidelog.scan(source, columns=columns).read_all().to_pylist()
 
 
 def test_parquet_is_appended_from_a_file_and_a_pipe(tmp_path: Path) -> None:

@@ -1,11 +1,13 @@
-"""Records to append, from a file or standard input, as Arrow batches; nothing is done record by record.
+"""Records to append, from a file or standard input, as Arrow batches.
 
     lines     one value a line; with a key separator, a key before its first occurrence
-    json      one object a line, as `tidelog dump --json` prints them: key, value, headers (pairs), timestamp
-              (ms); other members are passed over, control records left out; payloads are text, or base64
+    json      one object a line, as `tidelog cat --json` prints them: key, value, headers (pairs), timestamp
+              (ms); other members are passed over, control records left out; payloads are text, or
+              {"base64": ...}, or all of them base64, as `tidelog dump --json` has them
     parquet   columns key, value, timestamp and headers, of any kind that can be written
 
-Lines are read in blocks. An error names the line; what came before its block has been handed out.
+Lines are read in blocks. An error names the line; what came before its block has been handed out. Only blocks
+with a payload that is no text are taken apart line by line.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from __future__ import annotations
 import binascii
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +42,10 @@ _JSON_SCHEMA = pa.schema(
         "timestamp": pa.int64(),
         "control": pa.bool_(),
     }
+)
+
+_ROW_SCHEMA = pa.schema(
+    {"key": pa.binary(), "value": pa.binary(), "headers": HEADERS_TYPE, "timestamp": pa.int64()}
 )
 
 Bytes = npt.NDArray[np.uint8]
@@ -140,8 +146,8 @@ def _from_json(block: bytes, first_line: int, base64: bool) -> pa.RecordBatch:
             json.ReadOptions(use_threads=False, block_size=len(block)),
             json.ParseOptions(explicit_schema=_JSON_SCHEMA, unexpected_field_behavior="ignore"),
         )
-    except pa.ArrowInvalid as error:
-        raise UsageError(_json_fault(block, first_line, str(error))) from None
+    except pa.ArrowInvalid:  # something is wrong, or not UTF-8 and so no text
+        return _line_by_line(block, first_line, base64)
     columns = {name: table.column(name).combine_chunks() for name in table.schema.names}
     keep = pc.invert(columns.pop("control").fill_null(False))
     columns["headers"] = _headers(columns["headers"], base64)
@@ -151,25 +157,65 @@ def _from_json(block: bytes, first_line: int, base64: bool) -> pa.RecordBatch:
     return pa.record_batch(list(columns.values()), list(columns)).filter(keep)
 
 
-def _json_fault(block: bytes, first_line: int, told: str) -> str:
-    """What is wrong with a block, and in which line: Arrow does not count lines."""
+def _line_by_line(block: bytes, first_line: int, base64: bool) -> pa.RecordBatch:
+    """Objects one after the other; UsageError names the line that is wrong."""
     import json
 
+    rows = []
     for number, line in enumerate(block.split(b"\n"), first_line):
         if not line.strip():
             continue
         try:
-            found = json.loads(line)
+            row = json.loads(line)
+            if not isinstance(row, dict):
+                raise UsageError(f"line {number} is not an object with key and value")
+            if not row.get("control"):
+                rows.append(_row(row, base64))
         except ValueError as error:
-            return f"line {number} is not JSON: {error}"
-        if not isinstance(found, dict):
-            return f"line {number} is not an object with key and value"
-        for name in ("key", "value"):
-            if not isinstance(found.get(name), str | None):
-                return f"line {number}: {name} is not text; quote it"
-        if not isinstance(found.get("timestamp"), int | None):
-            return f"line {number}: timestamp is not a number of milliseconds"
-    return f"lines from {first_line} on cannot be read: {told}; headers are pairs of texts"
+            raise UsageError(f"line {number} is not JSON: {error}") from None
+        except _BadMemberError as error:
+            raise UsageError(f"line {number}: {error}") from None
+    return pa.RecordBatch.from_pylist(rows, schema=_ROW_SCHEMA)
+
+
+class _BadMemberError(Exception):
+    """A member of an object is not what it should be."""
+
+
+def _row(row: dict[str, Any], base64: bool) -> dict[str, Any]:
+    timestamp, headers = row.get("timestamp"), row.get("headers") or []
+    if not isinstance(timestamp, int | None):
+        raise _BadMemberError("timestamp is not a number of milliseconds")
+    if not isinstance(headers, list) or any(not _is_pair(pair) for pair in headers):
+        raise _BadMemberError("headers are pairs: a key and a value")
+    return {
+        "key": _payload(row.get("key"), "key", base64),
+        "value": _payload(row.get("value"), "value", base64),
+        "headers": [{"key": name, "value": _payload(value, "header", base64)} for name, value in headers],
+        "timestamp": timestamp,
+    }
+
+
+def _is_pair(pair: object) -> bool:
+    return isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str)
+
+
+def _payload(found: Any, name: str, base64: bool) -> bytes | None:
+    """A payload's bytes: of a text, or of {"base64": text}."""
+    match found:
+        case None:
+            return None
+        case str() if not base64:
+            return found.encode()
+        case str() | {"base64": str()}:
+            text = found if isinstance(found, str) else found["base64"]
+            try:
+                return binascii.a2b_base64(text, strict_mode=True)
+            except ValueError as error:
+                raise _BadMemberError(
+                    f"{name} is not base64: {error}; without --base64 it is taken as text"
+                ) from None
+    raise _BadMemberError(f"{name} is not text; quote it")
 
 
 def _headers(array: pa.Array, base64: bool) -> pa.Array:
