@@ -52,10 +52,13 @@ def offset_for_timestamp(view: LogView, target: int) -> TimestampOffset | None:
                 return TimestampOffset(_NO_TIMESTAMP, -1)
             case OffsetTarget.MAX_TIMESTAMP:
                 return _latest_record(view)
-    for segment in segments.reaching(target, offsets.log_start):
-        found = segment.find_offset_by_timestamp(target, offsets.log_start)
-        if found is not None:
-            return found
+    log_start = offsets.log_start
+    for index in range(segments.first_reaching(target, log_start), len(segments)):
+        segment = segments[index]
+        if segment.largest_timestamp >= target:
+            found = segment.find_offset_by_timestamp(target, log_start)
+            if found is not None:
+                return found
     return None
 
 

@@ -36,6 +36,10 @@ class LogSegments:
         """How many there are."""
         return len(self._all)
 
+    def __getitem__(self, index: int) -> Segment:
+        """The one at `index`, the oldest at 0."""
+        return self._all[index]
+
     def __iter__(self) -> Iterator[Segment]:
         """All, oldest first."""
         return iter(self._all)
@@ -100,18 +104,15 @@ class LogSegments:
         first = max(bisect_right(self.base_offsets, start) - 1, 0)
         return self._all[first : bisect_left(self.base_offsets, end)]
 
-    def reaching(self, timestamp: int, start_offset: int) -> Iterator[Segment]:
-        """Those from the one that holds `start_offset` on whose largest timestamp reaches `timestamp`."""
-        first = max(bisect_right(self.base_offsets, start_offset) - 1, 0)
-        if first == 0:
-            sealed = len(self._all) - 1
-            if len(self._largest) < sealed:
-                self._largest = self._running_maximum(sealed)
-            first = bisect_left(self._largest, timestamp, 0, sealed)
-        for index in range(first, len(self._all)):  # a slice would copy thousands to look at one
-            segment = self._all[index]
-            if segment.largest_timestamp >= timestamp:
-                yield segment
+    def first_reaching(self, timestamp: int, start_offset: int) -> int:
+        """Where to begin to look for a timestamp at or after `start_offset`; none before it is as late."""
+        first = bisect_right(self.base_offsets, start_offset) - 1
+        if first > 0:
+            return first
+        sealed = len(self._all) - 1
+        if len(self._largest) < sealed:
+            self._largest = self._running_maximum(sealed)
+        return bisect_left(self._largest, timestamp, 0, sealed)
 
     def _running_maximum(self, count: int) -> list[int]:
         known = list(self._largest)

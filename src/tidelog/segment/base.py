@@ -215,7 +215,9 @@ class Segment(ABC):
         """The first record at or after `starting_offset` whose timestamp is not below `timestamp`."""
         start, bound = 0, _NO_BOUND
         if self._times_are_sound():
-            bound = max(self.time_index.lookup_offset(timestamp), starting_offset)
+            bound = self.time_index.lookup_offset(timestamp)
+            if bound < starting_offset:
+                bound = starting_offset
             start = self._position(bound)
         while True:
             found = self._file.bytes.find_time(start, bound, timestamp, starting_offset)
