@@ -70,12 +70,13 @@ def _twins() -> dict[str, ModuleType]:
 
 @contextmanager
 def use_twin(which: str) -> Iterator[None]:
-    """Have `tidelog.records` use the kernels called `which`, one of TWINS."""
+    """Have `tidelog.records` and `tidelog.cleanup` use the kernels called `which`, one of TWINS."""
     if which == "compiled":
         yield
         return
     with pytest.MonkeyPatch.context() as patch:
-        for module in [value for key, value in sys.modules.items() if key.startswith("tidelog.records.")]:
+        users = ("tidelog.records.", "tidelog.cleanup.")
+        for module in [value for key, value in sys.modules.items() if key.startswith(users)]:
             for attribute, value in list(vars(module).items()):
                 if isinstance(value, ModuleType) and value.__name__.startswith(f"{_PACKAGE}."):
                     patch.setattr(module, attribute, twin(value.__name__.rpartition(".")[2]))

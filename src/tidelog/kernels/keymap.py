@@ -212,9 +212,10 @@ class KeyMap:
 
     def put_key(self, key: cython.const[cython.uchar][::1], offset: cython.longlong) -> None:
         """Note the offset of one key."""
-        if offset < 0 or self.size >= self.slots - 1:
+        h: Hash = self.hash_of(_start(key), 0, len(key))
+        if offset < 0 or (self.size >= self.slots - 1 and self.find(h) < 0):
             raise ValueError("a negative offset, or no slot left")
-        self.put(self.hash_of(_start(key), 0, len(key)), offset)
+        self.put(h, offset)
 
     def clear(self) -> None:
         """Forget all entries."""
