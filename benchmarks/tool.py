@@ -1,27 +1,89 @@
-"""The command line tool: how long it takes to say what it can do, which is what every command starts with."""
+"""The command line tool: how fast it starts, and how it shows a segment and a root beside Kafka's own tool.
+
+Processes are measured whole, start included: by the clock, or with --cpu-time by what they and their
+children spent on the CPU.
+"""
 
 from __future__ import annotations
 
+import resource
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.harness import Bench
+from benchmarks.harness import KAFKA, Bench
 from benchmarks.report import Row
+from tidelog.log import Log
 
 __all__ = ["rows"]
 
 STARTUP_BAR_S = 0.3
+DUMP_BAR = 10.0
+LIST_BAR_S = 5.0
+PARTITIONS = 2_000
+
+_COMMAND = Path(sys.executable).with_name("tidelog")
+_DUMP_LOG = "org.apache.kafka.tools.DumpLogSegments"
+_OURS, _THEIRS = 5, 2  # repetitions; Kafka's tool takes its time
 
 
 def rows(bench: Bench) -> Iterator[Row]:
     """The group's rows, in order."""
-    row = "tool/startup"
-    if not bench.selected(row):
-        return
-    command = [str(Path(sys.executable).with_name("tidelog")), "--help"]
-    seconds = bench.best_elapsed(
-        lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=60)
-    )
-    yield Row.against_a_bar(row, "s", seconds, STARTUP_BAR_S, lower_is_better=True)
+    if bench.selected("tool/startup"):
+        seconds = _best(bench, [str(_COMMAND), "--help"], _OURS)
+        yield Row.against_a_bar("tool/startup", "s", seconds, STARTUP_BAR_S, lower_is_better=True)
+    for codec in ("none", "zstd"):
+        if bench.selected(f"tool/dump-deep/{codec}-150"):
+            yield _dump(bench, codec)
+    if bench.selected(f"tool/ls/{PARTITIONS}"):
+        yield _list(bench)
+
+
+def _dump(bench: Bench, codec: str) -> Row:
+    """All records of a segment as lines, by us and by kafka-dump-log."""
+    log = bench.scratch / f"dump-{codec}" / f"{0:020}.log"
+    log.parent.mkdir()
+    records = bench.effort.scale(1_200_000, 4_000_000)
+    _make(bench, log, codec, records)
+    ours = _best(bench, [str(_COMMAND), "dump", "--deep", str(log)], _OURS)
+    java = bench.programs.command(_DUMP_LOG, ["--deep-iteration", "--files", str(log)])
+    theirs = _best(bench, java, _THEIRS)
+    name = f"tool/dump-deep/{codec}-150"
+    return Row(name, "records/s", records / ours, f"kafka-dump-log, {KAFKA}", records / theirs, DUMP_BAR)
+
+
+def _list(bench: Bench) -> Row:
+    """A root of many partitions."""
+    batches, root = bench.scratch / "listed.log", bench.scratch / "listed"
+    _make(bench, batches, "lz4", 1_500)
+    root.mkdir()
+    with Log.open(root / "orders-0") as log:
+        log.append_as_follower(batches.read_bytes())
+    for number in range(1, PARTITIONS):
+        shutil.copytree(root / "orders-0", root / f"orders-{number}")
+    seconds = _best(bench, [str(_COMMAND), "ls", "--json", str(root)], _OURS)
+    return Row.against_a_bar(f"tool/ls/{PARTITIONS}", "s", seconds, LIST_BAR_S, lower_is_better=True)
+
+
+def _make(bench: Bench, log: Path, codec: str, records: int) -> None:
+    request = {"file": str(log), "codec": codec, "records": records, "per_batch": 150, "value_bytes": 100}
+    bench.kafka("MakeLogs", logs=[request])
+
+
+def _best(bench: Bench, command: Sequence[str], repetitions: int) -> float:
+    """Seconds of the best run of a command."""
+    return min(_seconds(bench, command) for _ in range(repetitions))
+
+
+def _seconds(bench: Bench, command: Sequence[str]) -> float:
+    start = _children_s() if bench.effort.cpu_time else time.perf_counter()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=600)
+    return (_children_s() if bench.effort.cpu_time else time.perf_counter()) - start
+
+
+def _children_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime

@@ -95,7 +95,6 @@ def dump(
 
     from tidelog.cli.decoding import make_decoder
     from tidelog.cli.dumping import DumpStyle, dump_files
-    from tidelog.cli.indexfiles import IndexChecks
     from tidelog.cli.lines import LineStyle
     from tidelog.cli.output import make_output
 
@@ -106,7 +105,8 @@ def dump(
     style = DumpStyle(
         LineStyle(json, deep or print_data_log or decoder is not None, print_data_log, skip_record_metadata),
         decoder,
-        IndexChecks(index_sanity_check, verify_index_only),
+        index_sanity_check,
+        verify_index_only,
         max_bytes,
     )
     raise typer.Exit(dump_files(paths, style, make_output(json=json), partial(report, ctx)))

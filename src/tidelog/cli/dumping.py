@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING
 from tidelog.cli.decodedlines import DecodedLines
 from tidelog.cli.decoding import Decoder
 from tidelog.cli.errors import UndecodableError, UsageError
-from tidelog.cli.indexfiles import IndexChecks, dump_index
 from tidelog.cli.lines import LineStyle, LogLines
 from tidelog.cli.output import Cell, Column, Output, Progress
-from tidelog.cli.smallfiles import is_small_file, read_small_file, show
 from tidelog.cli.words import time_text
 from tidelog.errors import TidelogError, TornBatchError
 from tidelog.records import BatchTable, walk_batches
@@ -53,7 +51,9 @@ class DumpStyle:
 
     lines: LineStyle = field(default_factory=LineStyle)
     decoder: Decoder | None = None
-    checks: IndexChecks = field(default_factory=IndexChecks)
+    sanity_only: bool = False
+    verify_only: bool = False
+    """Of indexes: only look whether they are sound, or fit the log."""
     max_bytes: int | None = None
     """How much of a log is read."""
 
@@ -99,8 +99,15 @@ def _check(path: Path) -> int:
 def _dump(path: Path, style: DumpStyle, out: Output, progress: Progress) -> None:
     out.say(f"Dumping {path}")
     segment = parse_segment_file(path.name)
+    if segment is not None and segment.kind is FileKind.LOG:
+        _dump_log(path, style, out, progress)
+        return
+    # What comes with these takes a while to import, and logs do without it.
+    from tidelog.cli.indexfiles import IndexChecks, dump_index
+    from tidelog.cli.smallfiles import is_small_file, read_small_file, show
+
     if segment is not None and segment.kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX):
-        dump_index(path, segment, style.checks, out)
+        dump_index(path, segment, IndexChecks(style.sanity_only, style.verify_only), out)
     elif is_small_file(path.name):
         show(read_small_file(path), out)
     else:
