@@ -71,7 +71,11 @@ def test_the_last_batch_of_a_producer_stays_if_only_empty() -> None:
 
 
 def test_the_marker_of_a_producer_without_data_stays_for_its_epoch() -> None:
-    due = {"attributes": TRANSACTIONAL | CONTROL | HORIZON, "base_timestamp": NOW, "producer_id": 7}
+    due: dict[str, Any] = {
+        "attributes": TRANSACTIONAL | CONTROL | HORIZON,
+        "base_timestamp": NOW,
+        "producer_id": 7,
+    }
     known = [producer(None)]
     expected = ALL | MARKER | DISCARD
     assert flags(gone=True, producer_epoch=3, producers=known, **due) == expected | EMPTY

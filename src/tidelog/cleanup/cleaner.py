@@ -296,15 +296,18 @@ class _Round:
 
     def _rewrite(self, end_offset: int, upper_bound: int, legacy_horizon_ms: int) -> None:
         segments = self._log.segments.values(0, end_offset)
-        self._steps.begin(CleanStage.REWRITING, sum(segment.size for segment in segments))
         groups = group_segments_by_size(
             segments,
             max_size=self._config.max_segment_bytes,
             max_index_size=self._config.segment_index_bytes,
             first_uncleanable_offset=upper_bound,
         )
+        self._steps.begin(CleanStage.REWRITING, sum(segment.size for segment in segments))
         for group in groups:
-            self._rewrite_group(group, upper_bound, legacy_horizon_ms)
+            present = self._log.segments  # retention may have deleted the oldest meanwhile
+            left = [segment for segment in group if segment.base_offset in present]
+            if left:
+                self._rewrite_group(left, upper_bound, legacy_horizon_ms)
 
     def _rewrite_group(self, group: Sequence[Segment], upper_bound: int, legacy_horizon_ms: int) -> None:
         """Write a group's `.cleaned` segment and put it in the group's place."""
