@@ -46,7 +46,7 @@ def _dump(bench: Bench, codec: str) -> Row:
     """All records of a segment as lines, by us and by kafka-dump-log."""
     log = bench.scratch / f"dump-{codec}" / f"{0:020}.log"
     log.parent.mkdir()
-    records = bench.effort.scale(1_200_000, 4_000_000)
+    records = bench.effort.scale(2_000_000, 8_000_000)
     _make(bench, log, codec, records)
     ours = _best(bench, [str(_COMMAND), "dump", "--deep", str(log)], _OURS)
     java = bench.programs.command(_DUMP_LOG, ["--deep-iteration", "--files", str(log)])

@@ -9,10 +9,13 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
+from typer.main import get_command_from_info, get_command_name
+from typer.models import CommandInfo
 
 from tidelog import __version__
 from tidelog.cli.errors import explain
@@ -35,8 +38,44 @@ def report(ctx: typer.Context, error: Exception) -> int:
     return code
 
 
+class _App(typer.Typer):
+    """Keeps commands as they were registered: what their options are is found out when one is asked for.
+
+    Typer would do so for all of them at every start, which takes longer than many a command.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.waiting: dict[str, CommandInfo] = {}
+
+    def command(self, *args: Any, **settings: Any) -> Callable[[Any], Any]:
+        """Register a command, as in Typer."""
+        register = super().command(*args, **settings)
+
+        def keep(function: Any) -> Any:
+            registered = register(function)
+            info = self.registered_commands.pop()
+            self.waiting[info.name or get_command_name(function.__name__)] = info
+            return registered
+
+        return keep
+
+
 class _Commands(TyperGroup):
-    """Runs commands and turns their errors into a sentence and an exit code."""
+    """Makes the command that is asked for, and turns its errors into a sentence and an exit code."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names of all commands."""
+        return list(app.waiting)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of that name; None, and all others for suggestions, where there is none."""
+        for name in [cmd_name] if cmd_name in app.waiting else app.waiting:
+            if name not in self.commands:
+                self.commands[name] = get_command_from_info(
+                    app.waiting[name], pretty_exceptions_short=True, rich_markup_mode=None
+                )
+        return self.commands.get(cmd_name)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was asked for."""
@@ -73,7 +112,7 @@ def _show_version(value: bool) -> None:
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.", callback=_set_debug)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON lines.")]
 
-app = typer.Typer(
+app = _App(
     name="tidelog",
     cls=_Commands,
     help="Look into and work on Kafka's log files, without a broker.",
