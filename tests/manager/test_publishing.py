@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import tidelog
+from tests.cli.command import run
 from tests.manager.publishing import (
     NOW,
     Values,
@@ -18,6 +19,7 @@ from tests.manager.publishing import (
     publish_values,
     stage,
 )
+from tidelog.config import LogConfig
 from tidelog.errors import InvalidIndexError, InvalidInputError, LogError, LogOfflineError
 from tidelog.manager.publishing.committing import Write, publish, sweep_staging
 from tidelog.records import Record
@@ -34,6 +36,7 @@ from tidelog.storage.write_journal import (
 )
 from tidelog.testing.crash import CrashFileSystem
 from tidelog.testing.faults import Call, Fault, FaultyFileSystem
+from tidelog.testing.journal import SetName
 from tidelog.types import TopicPartition
 
 SEGMENT = {"internal.segment.bytes": 1500}
@@ -177,45 +180,98 @@ def test_a_topic_that_changed_meanwhile_is_refused(tmp_path: Path) -> None:
         assert contents(store) == {**before, TopicPartition("t", 2): []}
 
 
+def test_full_segments_are_linked_and_the_rest_is_appended(tmp_path: Path) -> None:
+    """Into an empty log, a log with little in it (where it takes several), and one segment at a time."""
+    root, staging = tmp_path / "root", str(tmp_path / "staging")
+    values = some("t", 0, 400, "x")
+    config = LogConfig.from_properties(SEGMENT)
+    two: list[Values] = [{("t", 0): values[:200]}, {("t", 0): values[200:]}]
+    with open_root(str(root)) as store:
+        store.create_topic("t", 2, SEGMENT)
+        log = store.partition("t").log
+        names = tuple(stage(LOCAL, staging, f"task-{n}", v, {"t": 2}, config) for n, v in enumerate(two))
+        inodes = {path.stat().st_ino for path in Path(staging).rglob("*.log")}
+        publish(store, Write(staging, names))
+        linked = [path for path in (root / "t-0").glob("*.log") if path.stat().st_ino in inodes]
+        assert len(linked) > 10
+        assert sorted(contents(store)[TopicPartition("t", 0)]) == sorted(values)
+        small = len(log.segments)
+        publish_values(store, LOCAL, staging, [{("t", 0): values[:40]}], log_config=config)
+        publish_values(store, LOCAL, staging, [{("t", 0): values[:400]}], log_config=config)
+        assert len(log.segments) > small + 10
+        found = contents(store)[TopicPartition("t", 0)]
+        assert found[-400:] == values
+        assert found[-440:-400] == values[:40]
+        for segment in log.segments:
+            assert segment.index_fault() is None
+    for clean in (True, False):
+        if not clean:
+            (root / ".kafka_cleanshutdown").unlink()
+        with open_root(str(root)) as store:
+            assert contents(store)[TopicPartition("t", 0)] == found
+            assert store.partition("t").offset_for_timestamp(NOW).offset == 0  # type: ignore[union-attr]
+    assert run("verify", root, "--deep").code == 0
+
+
 # ---- cut from power at every step
 
 
-def steps_of_a_commit(overwrite: bool) -> tuple[CrashFileSystem, int, dict[TopicPartition, list[bytes]]]:
+def steps_of_a_commit(
+    overwrite: bool, links: bool = False
+) -> tuple[CrashFileSystem, int, dict[TopicPartition, list[bytes]]]:
     fs = CrashFileSystem()
     before = prepare(fs, "/root")
     start = fs.steps
     with open_root("/root", fs) as store:
-        publish_values(store, fs, "/staging/w", tasks(), query="q", batch=3, overwrite=overwrite)
+        config = LogConfig.from_properties({"internal.segment.bytes": 500}) if links else None
+        publish_values(
+            store, fs, "/staging/w", tasks(), query="q", batch=3, overwrite=overwrite, log_config=config
+        )
     return fs, start, before
 
 
 def check_state(after: CrashFileSystem, before: dict[TopicPartition, list[bytes]], overwrite: bool) -> bool:
     """All of it or nothing, known as such; written again it is there once. Whether it was there."""
-    whole = added(tasks()) if overwrite else joined(before, added(tasks()))
-    if overwrite:
-        whole = {name: whole.get(name, []) for name in before}
+    new = added(tasks())
+    whole = {
+        name: new.get(name, []) if overwrite else old + new.get(name, []) for name, old in before.items()
+    }
     with open_root("/root", after) as store:
         assert not store.offline_partitions
-        found = contents(store)
         is_there = read_journal(after, "/root").has("q", 3)
-        assert found == (whole if is_there else before)
+        expect(contents(store), whole if is_there else before)
         again = publish_values(
             store, after, "/staging/again", tasks(), query="q", batch=3, overwrite=overwrite
         )
         assert again.is_replay == is_there
-        assert contents(store) == whole
+        expect(contents(store), whole)
     with open_root("/root", after) as store:
-        assert contents(store) == whole
+        expect(contents(store), whole)
     return is_there
 
 
-@pytest.mark.parametrize("overwrite", [False, True])
+def expect(found: dict[TopicPartition, list[bytes]], wanted: dict[TopicPartition, list[bytes]]) -> None:
+    """Every value once, a task's in its order; segments of one task may come before another's rest."""
+    assert {name: sorted(values) for name, values in found.items()} == {
+        name: sorted(values) for name, values in wanted.items()
+    }
+    for values in found.values():
+        for mark in (b" old ", b" new a ", b" new b "):
+            mine = [value for value in values if mark in value]
+            assert mine == sorted(mine)
+
+
+@pytest.mark.parametrize(("overwrite", "links"), [(False, False), (False, True), (True, False)])
 @pytest.mark.parametrize("kept", ["synced", "all", "some"])
-def test_a_commit_cut_from_power_at_any_step_is_whole_or_nothing(kept: str, overwrite: bool) -> None:
-    fs, start, before = steps_of_a_commit(overwrite)
+def test_a_commit_cut_from_power_at_any_step_is_whole_or_nothing(
+    kept: str, overwrite: bool, links: bool
+) -> None:
+    fs, start, before = steps_of_a_commit(overwrite, links)
+    named = [one.inode for one in map(fs.operation, range(start, fs.steps)) if isinstance(one, SetName)]
+    assert links == (len(named) > len(set(named)))  # a link names a file that has a name
     outcomes = [
         check_state(fs.crash(step, seed=step, kept=kept), before, overwrite)
-        for step in range(start, fs.steps + 1, 2 if kept == "synced" else 3)
+        for step in [*range(start, fs.steps, max(2, (fs.steps - start) // 50)), fs.steps]
     ]
     assert not outcomes[0]
     assert outcomes[-1]
@@ -225,7 +281,7 @@ def test_a_commit_cut_from_power_at_any_step_is_whole_or_nothing(kept: str, over
 
 
 def test_a_recovery_that_is_cut_itself_is_finished_by_the_next() -> None:
-    fs, start, before = steps_of_a_commit(False)
+    fs, start, before = steps_of_a_commit(False, True)
     dice = random.Random(5)
     for seed in range(40):
         once = fs.crash(dice.randint(start, fs.steps), seed=seed)
@@ -238,7 +294,7 @@ def test_a_recovery_that_is_cut_itself_is_finished_by_the_next() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_commits_cut_from_power_at_every_step_in_many_ways(seed: int) -> None:
-    fs, start, before = steps_of_a_commit(bool(seed % 2))
+    fs, start, before = steps_of_a_commit(bool(seed % 2), bool(seed % 4 > 1))
     for step in range(start, fs.steps + 1):
         check_state(fs.crash(step, seed=1000 * seed + step), before, bool(seed % 2))
 

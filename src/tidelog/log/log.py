@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Self, Unpack
 
 from tidelog.config import LogConfig
 from tidelog.errors import InvalidInputError
-from tidelog.log import appending, deletion, flushing, rolling, splitting, truncation
+from tidelog.log import appending, deletion, flushing, linking, rolling, splitting, truncation
 from tidelog.log.appends import AppendOrigin, LogAppendInfo
 from tidelog.log.epoch_file import EpochFile
 from tidelog.log.incoming import AppendOptions, Incoming
@@ -37,6 +37,7 @@ from tidelog.log.scheduling import Scheduler
 from tidelog.log.sequences import TV_UNKNOWN, ProducerState
 from tidelog.log.snapshot_files import SnapshotFiles
 from tidelog.log.state import LogParts, LogState, LogView
+from tidelog.records.batches import BatchTable
 from tidelog.segment import ActiveSegment, SealedSegment, Segment
 from tidelog.storage import LOCAL, Directory, FileSystem
 from tidelog.storage.metadata import read_partition_metadata, write_partition_metadata
@@ -217,6 +218,15 @@ class Log(LogReader):
     def append_as_follower(self, data: Buffer, leader_epoch: int = (1 << 31) - 1) -> LogAppendInfo:
         """Append batches with the offsets they have, up to the first of a later epoch than `leader_epoch`."""
         return appending.append_as_follower(self._state, data, leader_epoch)
+
+    def link_segment(self, staged: Directory, table: BatchTable, leader_epoch: int) -> bool:
+        """Take over a whole segment (base offset 0) from another directory; False where it must be copied.
+
+        Its batches, whose headers `table` has, get their offsets and leader epoch in place; see `linking`.
+        """
+        with self._state.lock:
+            self._state.check_writable()
+            return linking.link_segment(self._state, staged, table.rows, leader_epoch)
 
     def roll(self, expected_next_offset: int = 0) -> None:
         """Begin a new segment at the log end, or at an offset past it."""

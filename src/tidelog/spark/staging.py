@@ -96,7 +96,8 @@ class Stager:
         self._staging.expect(partition.topic, facts.partitions)
         keyless = rows.column("key").null_count if "key" in rows.column_names else rows.num_rows
         piece_facts = PieceFacts(_oldest_ms(rows, now_ms), keyless)
-        for piece in self._staging.add(partition, encoded, piece_facts, config):
+        piece = self._staging.add(partition, encoded, piece_facts, config)
+        if piece is not None:
             check_piece(piece, config, now_ms)
 
 

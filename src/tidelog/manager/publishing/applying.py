@@ -27,7 +27,8 @@ from tidelog.manager.publishing.staged import StagedRun, load_runs, read_manifes
 from tidelog.manager.root import Checkpoint, Root
 from tidelog.records.batches import BatchTable, scan_batches
 from tidelog.records.builder import EncodedBatches
-from tidelog.storage import FileSystem
+from tidelog.storage import Directory, FileSystem
+from tidelog.storage.files import parent
 from tidelog.storage.write_journal import (
     JOURNAL_FILE,
     PendingPartition,
@@ -45,6 +46,7 @@ Find = Callable[[TopicPartition], Partition]
 """From a name to the partition."""
 
 _APPEND_BYTES = 4 << 20
+_MANY_LINKS = 4
 _PARTS_OF_SEGMENT = 16
 """An append is at most this part of a segment: what a segment lacks of being full is less than an append."""
 
@@ -102,10 +104,11 @@ def _give(fs: FileSystem, partition: Partition, one: PendingPartition, runs: Seq
         return
     done = _batches_there(partition, one, runs)
     limit = max(min(_APPEND_BYTES, partition.log.config.max_segment_bytes // _PARTS_OF_SEGMENT), 1)
+    links = sum(run.piece.is_segment for run in runs)
     for run in runs:
         skip = min(done, len(run.rows))
         done -= skip
-        if skip == len(run.rows):
+        if skip == len(run.rows) or (not skip and _link(fs, partition, one, run, links)):
             continue
         data = run.data(fs)
         for start, stop in _chunks(run.rows[skip:, 1], limit):
@@ -116,6 +119,23 @@ def _give(fs: FileSystem, partition: Partition, one: PendingPartition, runs: Seq
             partition.append(
                 EncodedBatches(data[first:last], BatchTable(rows)), leader_epoch=one.leader_epoch
             )
+
+
+def _link(fs: FileSystem, partition: Partition, one: PendingPartition, run: StagedRun, links: int) -> bool:
+    """Take over a staged segment as it is, if it is one and the log can; whether it was done.
+
+    Linking ends the active segment: unless that is empty, it takes several segments to be worth one that is
+    not full.
+    """
+    log = partition.log
+    if not run.piece.is_segment or _rewrites(log, run.rows):
+        return False
+    if run.piece.size > log.config.max_segment_bytes or (log.segments.last.size and links < _MANY_LINKS):
+        return False
+    with partition.gate:
+        linked = log.link_segment(Directory(parent(run.path), fs), BatchTable(run.rows), one.leader_epoch)
+        log.maybe_increment_high_watermark(log.log_end_offset)
+    return linked
 
 
 def _chunks(sizes: npt.NDArray[np.int64], limit: int) -> Iterator[tuple[int, int]]:

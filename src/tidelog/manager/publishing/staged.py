@@ -124,7 +124,8 @@ def load_runs(
 ) -> dict[TopicPartition, list[StagedRun]]:
     """The pieces of each partition, in the order of the manifests; DataLossError where a file is not whole.
 
-    A partition's whole segments come first, so that they can be published as they are.
+    A partition's whole segments come first, so that they can be linked one after the other: a task's segments
+    come before what is left over.
     """
     runs: dict[TopicPartition, list[StagedRun]] = {}
     for manifest in manifests:
@@ -141,6 +142,8 @@ def load_runs(
                 raise DataLossError(f"{path} is shorter than its manifest says: staged data was lost")
             rows = table[piece.first_batch : end].copy()
             runs.setdefault(piece.topic_partition, []).append(StagedRun(piece, path, rows))
+    for listed in runs.values():
+        listed.sort(key=lambda run: not run.piece.is_segment)  # stable: a task's own order stays
     return runs
 
 

@@ -1,28 +1,36 @@
 """Writing staged data: what a task does with the batches it has encoded (`staged` has the format).
 
 A partition's batches go to the task's one file of pieces, whichever partition they are of: thousands of small
-partitions cost one file. A partition that has come to a quarter of a segment there goes on in segment files
-of its own: those that become full can be published without being copied.
+partitions cost one file. A partition that has come to some megabytes there moves to segment files of its own:
+those that become full can be published without being copied.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from tidelog.config import LogConfig
+from tidelog.log.incoming import scan_all
+from tidelog.log.validation import stamp
+from tidelog.manager.directories import remove_tree
 from tidelog.manager.publishing.staged import Manifest, Piece, table_bytes, write_manifest
 from tidelog.records.batches import BatchTable
 from tidelog.records.builder import EncodedBatches
-from tidelog.storage import LOCAL, File, FileSystem
+from tidelog.segment import ActiveSegment
+from tidelog.storage import LOCAL, Directory, File, FileSystem
 from tidelog.storage.files import parent
+from tidelog.storage.names import FileKind, format_segment_file
 from tidelog.types import TopicPartition
 
 __all__ = ["PieceFacts", "TaskStaging"]
 
 Int64s = npt.NDArray[np.int64]
+
+_OWN_FILE_BYTES = 8 << 20
+_LATEST = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +46,10 @@ class _Staged:
     """What is staged of a partition."""
 
     pieces: list[Piece] = field(default_factory=list)
+    """Those that are finished."""
     size: int = 0
+    segment: _StagedSegment | None = None
+    """The one that is being filled, if the partition has come to that."""
 
 
 class TaskStaging:
@@ -54,6 +65,7 @@ class TaskStaging:
         self._position = 0
         self._tables: list[bytes] = []
         self._rows = 0
+        self._segments = 0
         self._staged: dict[TopicPartition, _Staged] = {}
         self._partitions: dict[str, int] = {}
 
@@ -63,40 +75,84 @@ class TaskStaging:
 
     def add(
         self, partition: TopicPartition, encoded: EncodedBatches, facts: PieceFacts, config: LogConfig
-    ) -> list[Piece]:
-        """Add batches to a partition, behind those it has; the pieces they became."""
-        table = encoded.table
-        if not len(table):
-            return []
+    ) -> Piece | None:
+        """Add batches to a partition, behind those it has; what they are, None for nothing."""
+        if not len(encoded.table):
+            return None
         staged = self._staged.setdefault(partition, _Staged())
-        self._file.pwrite(encoded.data, self._position)
-        piece = Piece(
-            partition,
-            f"{self._name}.batches",
-            self._position,
-            len(encoded.data),
-            self._rows,
-            len(table),
-            int(table.count.sum()),
-            facts.min_timestamp,
-            int(table.max_timestamp.max()),
-            int(table.size.max()),
-            facts.keyless,
-        )
-        self._tables.append(table_bytes(_numbered(table)))
-        self._rows += len(table)
-        self._position += len(encoded.data)
-        staged.pieces.append(piece)
+        piece = _piece(partition, encoded.table, facts)
         staged.size += piece.size
-        return [piece]
+        if staged.segment is None and staged.size > min(_OWN_FILE_BYTES, config.max_segment_bytes // 4):
+            self._begin_segments(staged, config)
+        if staged.segment is None:
+            self._file.pwrite(encoded.data, self._position)
+            staged.pieces.append(self._placed(piece, f"{self._name}.batches", self._position, encoded.table))
+            self._position += len(encoded.data)
+        else:
+            self._fill(staged, staged.segment, encoded, piece, config)
+        return piece
+
+    def _placed(
+        self, piece: Piece, file: str, position: int, table: BatchTable, is_segment: bool = False
+    ) -> Piece:
+        """The piece with its place; its headers go to the table."""
+        self._tables.append(table_bytes(_numbered(table)))
+        first, self._rows = self._rows, self._rows + len(table)
+        return replace(piece, file=file, position=position, first_batch=first, is_segment=is_segment)
+
+    # Segments
+
+    def _new_segment(self, config: LogConfig) -> _StagedSegment:
+        directory = f"{self._directory}/{self._name}.{self._segments}.d"
+        self._segments += 1
+        self._fs.make_directory(directory)
+        return _StagedSegment(Directory(directory, self._fs), config)
+
+    def _begin_segments(self, staged: _Staged, config: LogConfig) -> None:
+        """Move what a partition has among the pieces into a segment of its own."""
+        pieces, staged.pieces = staged.pieces, []
+        staged.segment = self._new_segment(config)
+        for piece in pieces:
+            data = memoryview(bytearray(self._file.pread(piece.size, piece.position)))
+            encoded = EncodedBatches(data, scan_all(data))
+            self._fill(staged, staged.segment, encoded, piece, config)
+
+    def _fill(
+        self,
+        staged: _Staged,
+        segment: _StagedSegment,
+        encoded: EncodedBatches,
+        piece: Piece,
+        config: LogConfig,
+    ) -> None:
+        """Add batches to the segment that is being filled, and to as many more as they need."""
+        start = 0
+        while start < len(encoded):
+            stop = segment.room_for(encoded.table, start, config)
+            if stop > start:
+                segment.append(encoded, start, stop, piece)
+                start = stop
+            else:
+                staged.pieces.append(self._sealed(segment, is_segment=True))
+                staged.segment = segment = self._new_segment(config)
+
+    def _sealed(self, segment: _StagedSegment, *, is_segment: bool) -> Piece:
+        table = segment.seal()
+        inner = segment.directory.path.removeprefix(f"{self._directory}/")
+        name = f"{inner}/{format_segment_file(0, FileKind.LOG)}"
+        piece = _piece(segment.partition, table, segment.facts)
+        return self._placed(piece, name, 0, table, is_segment=is_segment)
+
+    # The end
 
     def finish(self) -> Manifest:
         """Put everything on the disk, the manifest last."""
-        manifest = Manifest(
-            self._name,
-            self._partitions,
-            tuple(piece for staged in self._staged.values() for piece in staged.pieces),
-        )
+        for staged in self._staged.values():
+            if staged.segment is not None:
+                staged.pieces.append(self._sealed(staged.segment, is_segment=False))
+                staged.segment = None
+        pieces = [piece for staged in self._staged.values() for piece in staged.pieces]
+        manifest = Manifest(self._name, self._partitions, tuple(pieces))
         self._file.sync()
         self._file.close()
         table = self._fs.open(f"{self._directory}/{self._name}.table", create=True)
@@ -111,10 +167,82 @@ class TaskStaging:
     def discard(self) -> None:
         """Remove what was written."""
         self._file.close()
+        for staged in self._staged.values():
+            if staged.segment is not None:
+                staged.segment.abandon()
+        for number in range(self._segments):
+            remove_tree(self._fs, f"{self._directory}/{self._name}.{number}.d")
         for suffix in ("batches", "table", "json"):
             path = f"{self._directory}/{self._name}.{suffix}"
             if self._fs.exists(path):
                 self._fs.unlink(path)
+
+
+class _StagedSegment:
+    """A segment that a task fills, from offset 0 on."""
+
+    def __init__(self, directory: Directory, config: LogConfig) -> None:
+        self.directory = directory
+        self.partition = TopicPartition("", 0)
+        self.facts = PieceFacts(_LATEST, 0)
+        self._segment = ActiveSegment.create(directory, 0, config, clock=lambda: 0)
+        self._tables: list[Int64s] = []
+        self._next_offset = 0
+
+    def room_for(self, table: BatchTable, start: int, config: LogConfig) -> int:
+        """Up to which batch the segment can take them."""
+        if self._segment.index_full:
+            return start
+        room = config.max_segment_bytes - self._segment.size
+        fitting = int(np.searchsorted(np.cumsum(table.size[start:]), room, side="right"))
+        return start + (fitting if self._segment.size else max(fitting, 1))
+
+    def append(self, encoded: EncodedBatches, start: int, stop: int, piece: Piece) -> None:
+        """Add batches [start, stop)."""
+        rows = encoded.table.rows[start:stop].copy()
+        first, last = int(rows[0, 0]), int(rows[-1, 0] + rows[-1, 1])
+        rows[:, 0] -= first
+        data = encoded.data[first:last]
+        table = BatchTable(rows)
+        self._next_offset = stamp(
+            data, table, LogConfig(), next_offset=self._next_offset, leader_epoch=0, now_ms=0
+        )
+        position = self._segment.size
+        self._segment.append(data, table)
+        self._tables.append(rows + np.array([position, *[0] * 15], dtype=np.int64))
+        self.partition = piece.topic_partition
+        self.facts = PieceFacts(
+            min(self.facts.min_timestamp, piece.min_timestamp), self.facts.keyless + piece.keyless
+        )
+
+    def seal(self) -> BatchTable:
+        """End it, on the disk; the headers of its batches."""
+        sealed = self._segment.seal()
+        sealed.flush()
+        sealed.close()
+        self.directory.sync()
+        return BatchTable(np.concatenate(self._tables))
+
+    def abandon(self) -> None:
+        """Let go of its files."""
+        self._segment.abandon()
+
+
+def _piece(partition: TopicPartition, table: BatchTable, facts: PieceFacts) -> Piece:
+    """A piece whose place is not known yet."""
+    return Piece(
+        partition,
+        "",
+        0,
+        int(table.size.sum()),
+        0,
+        len(table),
+        int(table.count.sum()),
+        facts.min_timestamp,
+        int(table.max_timestamp.max()),
+        int(table.size.max()),
+        facts.keyless,
+    )
 
 
 def _numbered(table: BatchTable) -> BatchTable:

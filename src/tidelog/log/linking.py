@@ -1,0 +1,100 @@
+"""A whole segment that was made elsewhere becomes the log's next one, without being copied.
+
+1. The batches are stamped where they lie: base offsets from the log end on, and the leader epoch; neither is
+   covered by a checksum. The file is synced.
+2. The time index is linked into the directory first: where the file system cannot do that (another one), the
+   answer is no, and nothing has happened. A name is never replaced.
+3. The leader epoch is written down, the active segment is sealed (one that is empty goes), the offset index
+   and last the log are linked: from then on the segment is there. Indexes tell offsets relative to the base,
+   so they are right as they are.
+4. A new active segment begins behind it, with a snapshot of the producers' state, and readers see both.
+"""
+
+from __future__ import annotations
+
+import errno
+
+import numpy as np
+import numpy.typing as npt
+
+from tidelog.config import LogConfig
+from tidelog.log.segments import LogSegments
+from tidelog.log.state import LogState
+from tidelog.log.validation import stamp
+from tidelog.records.batches import BatchTable
+from tidelog.segment import SealedSegment
+from tidelog.storage import Directory
+from tidelog.storage.names import FileKind, Transient, format_segment_file
+
+__all__ = ["link_segment"]
+
+_CANNOT = (errno.EXDEV, errno.EPERM, errno.ENOTSUP, errno.EMLINK)
+_STRAYS = (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
+
+
+def link_segment(state: LogState, staged: Directory, rows: npt.NDArray[np.int64], leader_epoch: int) -> bool:
+    """Link the segment of base offset 0 in `staged`, whose batches are `rows`; False where that cannot be.
+
+    With the lock held. The batches are sound, of magic 2, without producers, and such as the log stores them.
+    """
+    base_offset = state.view.offsets.log_end.message_offset
+    next_offset = base_offset + int((rows[:, 3] - rows[:, 2] + 1).sum())
+    _stamp(staged, rows, base_offset, leader_epoch)
+    if state.active.base_offset != base_offset:
+        for kind in _STRAYS:
+            state.directory.unlink(format_segment_file(base_offset, kind))
+    elif state.active.size:
+        return False  # a log that ends where its last segment begins holds nothing there
+    with state.directory.lock:
+        probe = format_segment_file(base_offset, FileKind.TIME_INDEX, Transient.CLEANED)
+        state.directory.unlink(probe)
+        try:
+            _link(state, staged, FileKind.TIME_INDEX, probe)
+        except OSError as error:
+            if error.errno in _CANNOT:
+                return False
+            raise
+        with state.changing_files("linking a segment into"):
+            state.epochs.assign(leader_epoch, base_offset)
+            segments, offsets = state.view
+            active = state.active
+            if active.base_offset == base_offset:
+                active.rename_to(Transient.DELETED)
+                state.later("delete-file", active.delete)
+                kept = list(segments)[:-1]
+            else:
+                kept = [*list(segments)[:-1], active.seal()]
+            state.directory.unlink(probe)
+            for kind in (FileKind.TIME_INDEX, FileKind.OFFSET_INDEX, FileKind.LOG):
+                _link(state, staged, kind, format_segment_file(base_offset, kind))
+            linked = SealedSegment.open(state.directory, base_offset)
+            created = state.create_segment(next_offset)
+            state.active = created
+            state.producers.update_map_end_offset(next_offset)
+            state.snapshots.take(state.producers, sync=False)
+            state.directory.sync()
+    listed = LogSegments((*kept, linked, created))
+    state.publish(listed, offsets.appended(state.end_at(next_offset)))
+    return True
+
+
+def _link(state: LogState, staged: Directory, kind: FileKind, name: str) -> None:
+    state.directory.fs.link(staged.file(format_segment_file(0, kind)), state.directory.file(name))
+
+
+def _stamp(staged: Directory, rows: npt.NDArray[np.int64], base_offset: int, leader_epoch: int) -> None:
+    """Give the batches their offsets and leader epoch, in place, and sync them."""
+    file = staged.open(format_segment_file(0, FileKind.LOG), writable=True)
+    try:
+        mapping = file.map_writable()
+        try:
+            view = mapping.buffer
+            table = BatchTable(rows.copy())
+            stamp(view, table, LogConfig(), next_offset=base_offset, leader_epoch=leader_epoch, now_ms=0)
+            view.release()
+            mapping.flush()
+        finally:
+            mapping.close()
+        file.sync()
+    finally:
+        file.close()
