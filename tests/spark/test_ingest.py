@@ -70,6 +70,8 @@ def test_errors_are_ours(spark: SparkSession, tmp_path: Path) -> None:
         tidelog.spark.ingest(
             spark, FileSource("parquet", str(tmp_path)), tmp_path / "root", topic="t", name="../x"
         )
+    with pytest.raises(InvalidInputError, match=r"DATA_SOURCE_NOT_FOUND.*nonsense"):
+        tidelog.spark.ingest(spark, FileSource("nonsense", str(tmp_path)), tmp_path / "root", topic="t")
     with pytest.raises(InvalidInputError, match="UNABLE_TO_INFER_SCHEMA"):
         tidelog.spark.ingest(spark, FileSource("parquet", str(tmp_path)), tmp_path / "root", topic="t")
     assert not (tmp_path / "root").exists()
@@ -97,4 +99,3 @@ def test_the_command_says_what_it_wrote(tmp_path: Path) -> None:
     assert sum(line["records"] for line in lines if "records" in line) == 100
     with tidelog.open(tmp_path / "root") as store:
         assert sum(partition.log_end_offset for partition in store) == 100
-    assert run_slowly(*command[:3], "--format", "nonsense", "--topic", "t").returncode == 2

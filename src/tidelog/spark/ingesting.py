@@ -45,6 +45,7 @@ INGEST_SCHEMA = pa.schema(
 
 _CHECKPOINTS = ".tidelog-ingest"
 _FILES_AT_A_TIME = 1000
+_NO_FORMAT = "DATA_SOURCE_NOT_FOUND"
 _LARGE_BATCHES = {"spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1)}
 """Without it, Spark looks at every row's size again for each row where a column of lists is null."""
 
@@ -104,10 +105,7 @@ def ingest(
             else:
                 _ingest_frame(source, chosen, sink, name)
     except Exception as error:
-        found = ours(error)
-        if found is error and type(error).__name__ == "AnalysisException":
-            found = InvalidInputError(str(error).partition("\n")[0])
-        raise found from error
+        raise _told(error) from error
     after = _ends(parsed)
     return _report(spark, before, after)
 
@@ -130,12 +128,25 @@ def preview(
     sink = {"path": str(root), **{key: str(value) for key, value in (options or {}).items()}}
     SinkOptions.parse(sink if topic is None else {**sink, "topic": topic})
     reader = spark.read.format(source.format).options(**source.options)
-    records = _records(reader.load(source.path), columns or Columns())
+    try:
+        records = _records(reader.load(source.path), columns or Columns())
+    except Exception as error:
+        raise _told(error) from error
     check_columns(records.schema, topic is not None)
     named = records if topic is None else records.withColumn("topic", sql.lit(topic))
     counted = named.groupBy("topic").agg(sql.count("*").alias("records"))
     found: list[dict[str, Any]] = counted.toArrow().to_pylist()
     return sorted(found, key=lambda row: str(row["topic"]))
+
+
+def _told(error: Exception) -> Exception:
+    """The error of ours that was raised in a task; what Spark says of a source that it cannot read."""
+    found = ours(error)
+    text = str(error)
+    if found is error and (type(error).__name__ == "AnalysisException" or _NO_FORMAT in text):
+        at = text.find(f"[{_NO_FORMAT}]")
+        return InvalidInputError(text[max(at, 0) :].partition("\n")[0])
+    return found
 
 
 def _ingest_frame(frame: DataFrame, columns: Columns, sink: Mapping[str, str], name: str | None) -> None:
