@@ -1,4 +1,4 @@
-"""Whatever is done to a batch, cleaning leaves sound batches or raises an error of ours, on both twins alike."""
+"""Whatever is done to a batch, cleaning leaves sound batches or raises an error of ours, on both twins."""
 
 from __future__ import annotations
 

@@ -23,6 +23,7 @@ Int64s = npt.NDArray[np.int64]
 MAX_RUN = 4096
 """The most batches of a run."""
 
+_MAX_OFFSET = (1 << 63) - 1
 _RUN_BYTES = 4 << 20
 _SCRATCH_BYTES = 1 << 20
 _MORE_A_MESSAGE = 16  # bytes that a record can take more than its message did
@@ -78,7 +79,7 @@ class Unpacker:
             messages, last = self._payloads.count(row, payload)
             if row[5] == 1 and row[2] != 0:  # offsets count from the set's start; 0: old producers' mistake
                 base = row[2] - last
-                if base < 0:
+                if not 0 <= base <= _MAX_OFFSET:
                     raise self.error(row, Fault.BAD_OFFSET)
         out = np.empty(len(payload) + _MORE_A_MESSAGE * messages, dtype=np.uint8)
         used, first, last, fault = uplift(payload, messages, base, out.data)
