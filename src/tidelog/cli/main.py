@@ -11,9 +11,11 @@ from tidelog.cli import (
     completion,
     config,
     copy,
+    describe,
     dump,
     export,
     find,
+    ingest,
     ls,
     profile,
     recover,
@@ -30,6 +32,7 @@ __all__ = ["main"]
 
 COMMANDS = (
     ls,
+    describe,
     dump,
     cat,
     tail,
@@ -37,6 +40,7 @@ COMMANDS = (
     find,
     append,
     copy,
+    ingest,
     export,
     profile,
     verify,
