@@ -42,7 +42,9 @@ def stored(root: Path, name: str) -> list[tuple[bytes | None, bytes | None]]:
 
 def rows(data: bytes, **options: Any) -> list[dict[str, Any]]:
     return [
-        row for batch in read_records(io.BytesIO(data), InputOptions(**options)) for row in batch.to_pylist()
+        row
+        for batch in read_records(io.BufferedReader(io.BytesIO(data)), InputOptions(**options))
+        for row in batch.to_pylist()
     ]
 
 
@@ -165,6 +167,8 @@ def test_parquet_is_appended_from_a_file_and_a_pipe(tmp_path: Path) -> None:
     assert tidelog.scan(root).read_all().num_rows == 2 * source.num_rows
     pq.write_table(pa.table({"x": [1]}), file)
     assert "no column key or value; it has x" in run("append", root, file, *options).err
+    pq.write_table(pa.table({"value": ["a"], "total": [1]}), file)
+    assert "column 'total' cannot be written" in run("append", root, file, *options).err
 
 
 def test_a_partition_in_a_root_and_one_in_none(tmp_path: Path) -> None:
@@ -204,6 +208,12 @@ def test_bad_usage_is_told(tmp_path: Path, args: tuple[str, ...], said: str) -> 
     assert stored(tmp_path, "t-0") == []
 
 
+def test_input_that_cannot_be_read_makes_nothing(tmp_path: Path) -> None:
+    answer = append(b"nonsense\n", tmp_path / "r", "--topic", "t", "--create", "1", "--format", "json")
+    assert (answer.code, answer.out) == (2, "")
+    assert not (tmp_path / "r").exists()
+
+
 def test_a_root_in_use_is_not_touched(tmp_path: Path) -> None:
     with tidelog.open(tmp_path) as store:
         store.create_topic("t")
@@ -220,11 +230,18 @@ def test_an_interrupt_leaves_all_in_order(tmp_path: Path) -> None:
     with subprocess.Popen(
         [COMMAND, "append", str(tmp_path), "--topic", "t"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
-        for _ in range(1000):
-            if not clean.exists():  # it has the root now, and waits for its input
+        assert process.stdin is not None
+        process.stdin.write(b"before\n")
+        process.stdin.flush()
+        log = tmp_path / "t-0" / f"{0:020}.log"
+        for _ in range(3000):
+            if log.stat().st_size:  # it was appended as it came; the command waits for more
                 break
             time.sleep(0.01)
-        time.sleep(0.3)
+        assert not clean.exists()
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 130
+        assert process.stdout is not None
+        assert b"1 records are appended" in process.stdout.read()
     assert clean.exists()
+    assert stored(tmp_path, "t-0") == [(None, b"before")]

@@ -6,8 +6,9 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from io import BufferedReader
+from itertools import chain
 from pathlib import Path
-from typing import BinaryIO
 
 import pyarrow as pa
 
@@ -130,27 +131,34 @@ def append_records(
     """Append all records of the input, and say where they went."""
     facts = destination.facts()
     counts: dict[TopicPartition, _Count] = {}
-    with ExitStack() as stack:
-        source, size = _opened(stack, file)
-        progress = stack.enter_context(output.progress(size, "appending"))
-        write = None if dry_run else stack.enter_context(_writer(destination, output, codec, sync))
-        stack.callback(_show, output, counts, dry_run)  # also of what an error leaves unfinished
-        done = 0
-        for partition, rows in _routed(destination, facts, read_records(source, options)):
-            count = counts.setdefault(partition, _Count())
-            for part in _parts(rows, facts.config):
-                count.add(part.num_rows, *((None, None) if write is None else write(partition, part)))
-            if source.seekable():
-                progress.advance(source.tell() - done)
-                done = source.tell()
+    try:
+        with ExitStack() as stack:
+            source, size = _opened(stack, file)
+            progress = stack.enter_context(output.progress(size, "appending"))
+            pieces = _routed(destination, facts, read_records(source, options))
+            first = next(pieces, None)  # input that cannot be read at all changes nothing
+            write = None if dry_run else stack.enter_context(_writer(destination, output, codec, sync))
+            done = 0
+            for partition, rows in chain([first] if first else [], pieces):
+                count = counts.setdefault(partition, _Count())
+                for part in _parts(rows, facts.config):
+                    count.add(part.num_rows, *((None, None) if write is None else write(partition, part)))
+                if size:
+                    progress.advance(source.tell() - done)
+                    done = source.tell()
+    except BaseException:
+        if counts:
+            _show(output, counts, dry_run)
+        raise
+    _show(output, counts, dry_run)
 
 
-def _opened(stack: ExitStack, file: Path | None) -> tuple[BinaryIO, int]:
+def _opened(stack: ExitStack, file: Path | None) -> tuple[BufferedReader, int]:
     """The input and its size, 0 where that is not known."""
     if file is None or str(file) == "-":
         if sys.stdin.isatty():
             print("reading from the terminal, up to Ctrl-D", file=sys.stderr)
-        return sys.stdin.buffer, 0
+        return stack.enter_context(open(sys.stdin.fileno(), "rb", closefd=False)), 0
     return stack.enter_context(file.open("rb")), file.stat().st_size
 
 

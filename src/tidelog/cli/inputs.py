@@ -4,7 +4,8 @@
     json      one object a line, as `tidelog cat --json` prints them: key, value, headers (pairs), timestamp
               (ms); other members are passed over, control records left out; payloads are text, or
               {"base64": ...}, or all of them base64, as `tidelog dump --json` has them
-    parquet   columns key, value, timestamp and headers, of any kind that can be written
+    parquet   columns key, value, timestamp and headers, of any kind that can be written; others that records
+              are read with (offset, partition...) are passed over
 
 Lines are read in blocks. An error names the line; what came before its block has been handed out. Only blocks
 with a payload that is no text are taken apart line by line.
@@ -15,7 +16,8 @@ from __future__ import annotations
 import binascii
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from io import BufferedReader
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +26,7 @@ import pyarrow.compute as pc
 
 from tidelog.cli.errors import UsageError
 from tidelog.records.inputs import INPUT_COLUMNS
-from tidelog.records.schema import HEADERS_TYPE
+from tidelog.records.schema import ALL_COLUMNS, HEADERS_TYPE
 
 __all__ = ["FORMATS", "InputOptions", "read_records"]
 
@@ -70,7 +72,7 @@ class InputOptions:
             raise UsageError("--base64 is for --format json")
 
 
-def read_records(source: BinaryIO, options: InputOptions) -> Iterator[pa.RecordBatch]:
+def read_records(source: BufferedReader, options: InputOptions) -> Iterator[pa.RecordBatch]:
     """The records of a source as batches of columns that can be appended."""
     if options.format == "parquet":
         yield from _from_parquet(source)
@@ -86,10 +88,10 @@ def read_records(source: BinaryIO, options: InputOptions) -> Iterator[pa.RecordB
         first_line += block.count(b"\n")
 
 
-def _line_blocks(source: BinaryIO) -> Iterator[bytes]:
-    """Whole lines, many at a time; the last one may lack its end, which is added."""
+def _line_blocks(source: BufferedReader) -> Iterator[bytes]:
+    """Whole lines, many at a time, as they come; the last one may lack its end, which is added."""
     rest = b""
-    while block := source.read(_BLOCK_BYTES):
+    while block := source.read1(_BLOCK_BYTES):
         cut = block.rfind(b"\n") + 1
         if cut:
             yield rest + block[:cut]
@@ -281,7 +283,7 @@ def _base64_fault(texts: pa.Array, name: str, first_line: int | None) -> str:
 # Parquet
 
 
-def _from_parquet(source: BinaryIO) -> Iterator[pa.RecordBatch]:
+def _from_parquet(source: BufferedReader) -> Iterator[pa.RecordBatch]:
     from pyarrow import parquet
 
     try:
@@ -292,4 +294,7 @@ def _from_parquet(source: BinaryIO) -> Iterator[pa.RecordBatch]:
     if not {"key", "value"} & set(names):
         there = ", ".join(file.schema_arrow.names)
         raise UsageError(f"the file has no column key or value; it has {there}")
+    strange = [name for name in file.schema_arrow.names if name not in ALL_COLUMNS]
+    if strange:
+        raise UsageError(f"column {strange[0]!r} cannot be written: records have {', '.join(INPUT_COLUMNS)}")
     yield from file.iter_batches(batch_size=_PARQUET_ROWS, columns=names)
