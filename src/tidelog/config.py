@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -125,7 +126,8 @@ class ConfigKey:
                 if low <= value <= high or value == self.also:
                     return
             case int() | float() if self.type is ConfigType.DOUBLE and not isinstance(value, bool):
-                if (self.at_least or 0) <= value <= (self.at_most or 0):
+                least = -math.inf if self.at_least is None else self.at_least
+                if least <= value <= (math.inf if self.at_most is None else self.at_most):
                     return
             case str() | TimestampType() if self.type is ConfigType.STRING:
                 if value in self.words.values():

@@ -187,9 +187,11 @@ def _size(segments: Iterable[CleanableSegment]) -> int:
 
 def _compaction_delay_ms(log: LogFacts, first_dirty_offset: int, now_ms: int) -> int:
     """For how long the dirty segment that began first has been older than `max.compaction.lag.ms`."""
+    clean_until = now_ms - max(log.config.max_compaction_lag_ms, 0)
+    if clean_until <= 0:  # as it is by default: no file is looked at
+        return 0
     times = [segment.first_batch_timestamp for segment in log.sealed_from(first_dirty_offset)]
     earliest = min((timestamp for timestamp in times if timestamp > 0), default=None)
-    clean_until = now_ms - max(log.config.max_compaction_lag_ms, 0)
     return 0 if earliest is None else max(clean_until - earliest, 0)
 
 

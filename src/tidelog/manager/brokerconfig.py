@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
@@ -35,7 +36,7 @@ _SECOND_MS = 1000
 _MINUTE_MS = 60 * _SECOND_MS
 _HOUR_MS = 60 * _MINUTE_MS
 _LONG_MAX = (1 << 63) - 1
-_INT, _LONG = ConfigType.INT, ConfigType.LONG
+_INT, _LONG, _DOUBLE, _BOOLEAN = ConfigType.INT, ConfigType.LONG, ConfigType.DOUBLE, ConfigType.BOOLEAN
 
 _PREFIXED = (
     "segment.bytes index.interval.bytes retention.bytes cleanup.policy preallocate message.timestamp.type "
@@ -96,25 +97,18 @@ _OTHER_LOG_KEYS = frozenset(
         "dir",
         "dirs",
         "dir.failure.timeout.ms",
-        *(
-            f"cleaner.{key}"
-            for key in (
-                "enable",
-                "threads",
-                "io.max.bytes.per.second",
-                "dedupe.buffer.size",
-                "io.buffer.size",
-                "io.buffer.load.factor",
-                "backoff.ms",
-            )
-        ),
+        "cleaner.threads",
+        "cleaner.io.buffer.size",
     )
 )
 """What else Kafka knows that begins with `log.`."""
 
 
-def _row(key: str, kind: ConfigType, default: int, at_least: int | None, doc: str) -> Any:
-    return field(default=default, metadata={"row": ConfigKey(key, kind, default, doc, at_least=at_least)})
+def _row(
+    key: str, kind: ConfigType, default: float, at_least: int | None, doc: str, at_most: int | None = None
+) -> Any:
+    row = ConfigKey(key, kind, default, doc, at_least=at_least, at_most=at_most)
+    return field(default=default, metadata={"row": row})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +159,25 @@ class BrokerConfig:
         10 * _MINUTE_MS,
         1,
         "Time between two looks at that.",
+    )
+    log_cleaner_enable: bool = _row(
+        "log.cleaner.enable", _BOOLEAN, True, None, "Whether compacted topics are compacted."
+    )
+    log_cleaner_backoff_ms: int = _row(
+        "log.cleaner.backoff.ms", _LONG, 15 * _SECOND_MS, 0, "Time between two looks when no log is due."
+    )
+    log_cleaner_dedupe_buffer_size: int = _row(
+        "log.cleaner.dedupe.buffer.size", _LONG, 128 << 20, 1 << 20, "Memory for the offsets of keys."
+    )
+    log_cleaner_io_buffer_load_factor: float = _row(
+        "log.cleaner.io.buffer.load.factor", _DOUBLE, 0.9, 0, "How full that may become.", 1
+    )
+    log_cleaner_io_max_bytes_per_second: float = _row(
+        "log.cleaner.io.max.bytes.per.second",
+        _DOUBLE,
+        sys.float_info.max,
+        1,
+        "How much compaction reads and writes on average.",
     )
     transaction_max_timeout_ms: int = _row(
         "transaction.max.timeout.ms", _INT, 15 * _MINUTE_MS, 1, "No transaction lasts longer."

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tidelog.cleanup.cleaner import CleanReport
 from tidelog.types import TopicPartition
 
 __all__ = [
@@ -14,8 +15,10 @@ __all__ = [
     "LoadFinished",
     "LoadProgress",
     "LoadStarted",
+    "LogCleaned",
     "LogFailed",
     "LogStrayed",
+    "LogUncleanable",
     "RootWentOffline",
 ]
 
@@ -92,4 +95,30 @@ class RootWentOffline:
     reason: str
 
 
-Event = LoadStarted | LoadProgress | LoadFinished | LogFailed | LogStrayed | RootWentOffline
+@dataclass(frozen=True, slots=True)
+class LogCleaned:
+    """A log was compacted."""
+
+    partition: TopicPartition
+    report: CleanReport
+
+
+@dataclass(frozen=True, slots=True)
+class LogUncleanable:
+    """A log could not be compacted; it is left alone until the store is opened anew, and used as before."""
+
+    partition: TopicPartition
+    path: str
+    reason: str
+
+
+Event = (
+    LoadStarted
+    | LoadProgress
+    | LoadFinished
+    | LogFailed
+    | LogStrayed
+    | RootWentOffline
+    | LogCleaned
+    | LogUncleanable
+)

@@ -3,7 +3,7 @@
     checkpoints       recovery points, log starts and high watermarks of each root; before them, whether the
                       root is still ours
     flush             logs whose last flush is `flush.ms` ago
-    retention         old segments (`cleanup.retention`)
+    retention         old segments (`cleanup.retention`); those of compacted logs are `cleaning`'s
     producer expiry   producers that have been silent for too long
 
 A disk that fails under a checkpoint takes its root offline, with all logs in it; one that fails under a log
@@ -19,6 +19,7 @@ from tidelog.cleanup import RetentionPlan, apply_retention
 from tidelog.errors import LogClosedError, LogLockedError, LogOfflineError
 from tidelog.log import Log
 from tidelog.manager.brokerconfig import BrokerConfig
+from tidelog.manager.cleaner_states import CleanerStates
 from tidelog.manager.events import Event, LogFailed, RootWentOffline
 from tidelog.manager.partition import Partition
 from tidelog.manager.root import Checkpoint, Root
@@ -43,12 +44,14 @@ class Maintenance:
         config: BrokerConfig,
         now_ms: Callable[[], int],
         tell: Callable[[Event], None],
+        states: CleanerStates,
     ) -> None:
         self._roots = tuple(roots)
         self._partitions = partitions
         self._config = config
         self._now_ms = now_ms
         self._tell = tell
+        self._states = states
 
     def schedule(self, queue: TaskQueue) -> None:
         """Put all of them on the queue."""
@@ -57,7 +60,7 @@ class Maintenance:
             self.checkpoint_recovery_points: config.log_flush_offset_checkpoint_interval_ms,
             self.checkpoint_log_starts: config.log_flush_start_offset_checkpoint_interval_ms,
             self.checkpoint_high_watermarks: config.replica_high_watermark_checkpoint_interval_ms,
-            self.apply_retention: config.log_retention_check_interval_ms,
+            self.retain_by_the_clock: config.log_retention_check_interval_ms,
             self.expire_producers: config.producer_id_expiration_check_interval_ms,
         }
         for task, period_ms in periods.items():
@@ -143,20 +146,38 @@ class Maintenance:
         """Delete old segments, of one partition or of all; what was deleted."""
         done = {}
         for partition, _ in self._logs():
-            if only not in (None, partition.topic_partition):
-                continue
-            plan = self._on(partition, lambda log: apply_retention(log, self._now_ms()))
-            if plan is not None and plan.deletions:
-                done[partition.topic_partition] = plan
-                for deletion in plan.deletions:
-                    _logger.info(
-                        "%s: segment %d is deleted by %s: %s",
-                        partition.topic_partition,
-                        deletion.base_offset,
-                        deletion.reason.value,
-                        deletion.detail,
-                    )
+            name = partition.topic_partition
+            if only in (None, name):
+                with self._states.paused(name):
+                    plan = self.retain(partition)
+                if plan is not None:
+                    done[name] = plan
         return done
+
+    def retain_by_the_clock(self) -> None:
+        """Delete old segments of the logs whose segments nobody else is at work on."""
+        for partition, log in self._logs():
+            name = partition.topic_partition
+            if log.config.compact and self._config.log_cleaner_enable:
+                continue  # the cleaner does it
+            if self._states.begin(name):
+                try:
+                    self.retain(partition)
+                finally:
+                    self._states.end(name)
+
+    def retain(self, partition: Partition) -> RetentionPlan | None:
+        """Delete a partition's old segments, which are the caller's; None where there are none."""
+        plan = self._on(partition, lambda log: apply_retention(log, self._now_ms()))
+        for deletion in plan.deletions if plan is not None else ():
+            _logger.info(
+                "%s: segment %d is deleted by %s: %s",
+                partition.topic_partition,
+                deletion.base_offset,
+                deletion.reason.value,
+                deletion.detail,
+            )
+        return plan if plan is not None and plan.deletions else None
 
     def expire_producers(self) -> None:
         """Forget producers that have been silent for too long."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tidelog.errors import LogOfflineError
+from tidelog.manager.cleaning import CleaningMetrics
 from tidelog.manager.partition import FlushTimes, Partition
 from tidelog.types import TopicPartition
 
@@ -39,6 +40,8 @@ class StoreMetrics:
     partitions: Mapping[TopicPartition, PartitionMetrics]
     offline_partitions: Mapping[TopicPartition, str]
     offline_roots: Mapping[str, str]
+    cleaning: CleaningMetrics = field(default_factory=CleaningMetrics)
+    """What compaction did, and what it cannot do."""
 
     @property
     def size_bytes(self) -> int:
@@ -56,7 +59,9 @@ class StoreMetrics:
         return sum(one.log_end_offset - one.recovery_point for one in self.partitions.values())
 
 
-def measure(partitions: Iterable[Partition], offline_roots: Mapping[str, str]) -> StoreMetrics:
+def measure(
+    partitions: Iterable[Partition], offline_roots: Mapping[str, str], cleaning: CleaningMetrics
+) -> StoreMetrics:
     """The numbers of this moment."""
     online, offline = {}, {}
     for partition in partitions:
@@ -64,7 +69,7 @@ def measure(partitions: Iterable[Partition], offline_roots: Mapping[str, str]) -
             online[partition.topic_partition] = _measure(partition)
         except LogOfflineError as error:
             offline[partition.topic_partition] = partition.offline_reason or str(error)
-    return StoreMetrics(online, offline, offline_roots)
+    return StoreMetrics(online, offline, offline_roots, cleaning)
 
 
 def _measure(partition: Partition) -> PartitionMetrics:

@@ -24,10 +24,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from tidelog.cleanup import RetentionPlan
+from tidelog.cleanup.cleaner import CleanReport
 from tidelog.config import LogConfig
 from tidelog.errors import InvalidInputError, LogClosedError, TidelogError
 from tidelog.log import Log
 from tidelog.manager.brokerconfig import BrokerConfig
+from tidelog.manager.cleaner_states import CleanerStates
+from tidelog.manager.cleaning import Cleaning
 from tidelog.manager.directories import remove_tree
 from tidelog.manager.events import Event
 from tidelog.manager.maintenance import Maintenance
@@ -125,12 +128,29 @@ class Store:
         self._queue = queue
         self._lock = threading.RLock()  # held by whoever changes topics
         self._closed = False
-        self._maintenance = Maintenance(opened.roots, self._partitions, env.config, env.now_ms, env.tell)
-        self._maintenance.schedule(queue)
+        states = CleanerStates()
+        parts = (opened.roots, self._partitions, env.config, env.now_ms, env.tell, states)
+        self._maintenance = maintenance = Maintenance(*parts)
+        maintenance.schedule(queue)
+        self._cleaning = Cleaning(*parts, maintenance.retain, maintenance.take_offline)
         for path in opened.deleted:
             delay_ms = env.config.topic_defaults.file_delete_delay_ms
             queue.schedule_once("delete-directory", partial(remove_tree, env.fs, path), delay_ms)
-        self._thread = BackgroundThread(queue) if background else None
+        self._states = states
+        self._threads = self._begin_to_clean(background)
+        if background:
+            self._threads.append(BackgroundThread(queue))
+
+    def _begin_to_clean(self, background: bool) -> list[BackgroundThread]:
+        """Have logs compacted: in a thread of its own, because that can take long, or with other tasks."""
+        config = self._env.config
+        if not config.log_cleaner_enable:
+            return []
+        queue = TaskQueue(_monotonic_ms) if background else self._queue
+        delay_ms = 0 if background else config.log_initial_task_delay_ms
+        period_ms = config.log_cleaner_backoff_ms
+        queue.schedule("clean", self._cleaning.clean_due, period_ms=period_ms, delay_ms=delay_ms)
+        return [BackgroundThread(queue, "tidelog-cleaner")] if background else []
 
     def __enter__(self) -> Self:
         """The store itself."""
@@ -213,7 +233,7 @@ class Store:
 
     def metrics(self) -> StoreMetrics:
         """Offsets, sizes, segments and flush times of everything, now."""
-        return measure(self._partitions(), self.offline_roots)
+        return measure(self._partitions(), self.offline_roots, self._cleaning.metrics)
 
     # Topics
 
@@ -279,8 +299,10 @@ class Store:
             self._opened.registry.register(removed=[topic.topic_id])
             del self._topics[name]
             for partition in topic:
-                if partition.is_online:
-                    self._delete_log(partition.detach())
+                with self._cleaning.paused(partition.topic_partition):
+                    if partition.is_online:
+                        self._delete_log(partition.detach())
+                self._cleaning.forget(partition.topic_partition, partition.root)
             for root in self._online_roots():
                 for moving, path in list(unfinished_moves(self._env.fs, root.path)):
                     if moving.topic == name:
@@ -312,18 +334,22 @@ class Store:
             self._opened.registry.register([altered.registration()])
             topic.config = settings
             for partition in topic:
-                if partition.is_online:
-                    partition.log.update_config(config)
+                with self._cleaning.paused(partition.topic_partition):
+                    if partition.is_online:
+                        partition.log.update_config(config)
             return topic
 
     def move_partition(self, topic: str, number: int, root: StrPath) -> None:
         """Move a partition to another root, while it is read and written."""
         target = self._root(root)
         partition = self.partition(topic, number)
-        old = move_log(partition, target, self._env, lambda: self._register(topic))
-        if old is not None:
-            self._delete_log(old)
-            self._maintenance.checkpoint()
+        with self._cleaning.paused(partition.topic_partition):
+            source = partition.root
+            old = move_log(partition, target, self._env, lambda: self._register(topic))
+            if old is not None:
+                self._cleaning.moved(partition.topic_partition, source, target)
+                self._delete_log(old)
+                self._maintenance.checkpoint()
 
     @property
     def unfinished_moves(self) -> dict[TopicPartition, str]:
@@ -370,6 +396,11 @@ class Store:
         self._check_open()
         return self._maintenance.apply_retention(only)
 
+    def clean(self, only: TopicPartition | None = None) -> dict[TopicPartition, CleanReport]:
+        """Compact now what is due, or one partition, due or not, up to its active segment; what was done."""
+        self._check_open()
+        return self._cleaning.clean(only)
+
     def run_due_tasks(self) -> int:
         """Run the background tasks that are due; for stores without a thread. How many there were."""
         return self._queue.run_due()
@@ -386,8 +417,9 @@ class Store:
             if self._closed:
                 return
             self._closed = True
-        if self._thread is not None:
-            self._thread.stop()
+        self._states.close()
+        for thread in self._threads:
+            thread.stop()
         self._queue.drain()
         try:
             self._register_what_logs_know()
