@@ -6,6 +6,7 @@ import base64
 import contextlib
 import random
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,9 @@ from tidelog.config import LogConfig
 from tidelog.errors import TidelogError
 from tidelog.log import Log
 from tidelog.manager.metadata.files import METADATA_DIRECTORY
+from tidelog.manager.recovery import recover_partition
 from tidelog.records import decode_records
+from tidelog.storage import LOCAL
 from tidelog.types import FetchIsolation
 
 if TYPE_CHECKING:
@@ -214,3 +217,36 @@ def test_any_damage_leaves_what_kafka_leaves(oracle: Oracle, tmp_path: Path) -> 
 @pytest.mark.parametrize("seed", range(2, 8))
 def test_much_damage_leaves_what_kafka_leaves(oracle: Oracle, tmp_path: Path, seed: int) -> None:
     compare_recoveries(oracle, tmp_path, seed=seed, count=60)
+
+
+# ---- what recovery would do
+
+
+@pytest.mark.parametrize("case", torn_cases(), ids=lambda case: f"{case.name} {case.damage}")
+def test_a_dry_run_foresees_golden_damage(case: TornCase, tmp_path: Path) -> None:
+    directory = make_torn(case, tmp_path)
+    foreseen(directory, case.recovery_point)
+
+
+def foreseen(directory: Path, point: int) -> None:
+    """A dry run changes nothing and says what recovery then does."""
+    before = {path.name: path.read_bytes() for path in directory.iterdir()}
+    plan = recover_partition(LOCAL, str(directory), recovery_point=point, dry_run=True)
+    assert {path.name: path.read_bytes() for path in directory.iterdir()} == before
+    done = recover_partition(LOCAL, str(directory), recovery_point=point)
+    assert (plan.error is None) == (done.error is None), (plan, done)
+    if done.error is None:
+        assert (plan.cause is None) == (done.bytes_cut == 0), (plan, done)
+        assert replace(plan, cause=None) == done
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_dry_run_foresees_any_damage(tmp_path: Path, seed: int) -> None:
+    dice = random.Random(seed)
+    for number in range(6):
+        source = GOLDEN / "clean" / dice.choice(NAMES)
+        directory = Path(shutil.copytree(source, tmp_path / f"t-{number}"))
+        bases = sorted(int(log.stem) for log in directory.glob("*.log"))
+        point = dice.choice([0, dice.choice(bases)])
+        damage(directory, point, dice)
+        foreseen(directory, point)

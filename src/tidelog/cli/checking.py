@@ -43,6 +43,7 @@ _RECOVERED = (
     Column("bytes_cut", "BYTES CUT", right=True),
     Column("error", "ERROR"),
 )
+_CAUSE = Column("cause", "WHY")
 _RETENTION = (
     Column("partition", "PARTITION"),
     Column("base_offset", "SEGMENT", right=True),
@@ -116,24 +117,38 @@ def log_bytes(directory: str) -> int:
 # ---- recover
 
 
-def recover_path(path: Path, output: Output, *, recovery_point: int | None, keep: Path | None) -> int:
-    """Recover a root or partition; the exit code."""
+def recover_path(
+    path: Path, output: Output, *, recovery_point: int | None, keep: Path | None, dry_run: bool
+) -> int:
+    """Recover a root or partition, or show what that would cut; the exit code."""
     directory = existing_directory(path)
     fs: FileSystem = LOCAL
     keeping = None
-    if keep is not None:
+    if keep is not None and not dry_run:
         keep.mkdir(parents=True, exist_ok=True)
         fs = keeping = KeepingFileSystem(LOCAL, str(keep.absolute()))
     with LoadBar(output) as tell:
         if is_partition(LOCAL, directory):
-            results = [recover_partition(fs, directory, recovery_point=recovery_point, tell=tell)]
+            results = [
+                recover_partition(fs, directory, recovery_point=recovery_point, tell=tell, dry_run=dry_run)
+            ]
         else:
-            threads = min(os.cpu_count() or 1, 8)
-            results = recover_root(fs, directory, recovery_point=recovery_point, threads=threads, tell=tell)
-    output.table(_RECOVERED, map(_recovered_row, results))
+            results = recover_root(
+                fs,
+                directory,
+                recovery_point=recovery_point,
+                threads=min(os.cpu_count() or 1, 8),
+                tell=tell,
+                dry_run=dry_run,
+            )
+    if dry_run:
+        output.table((*_RECOVERED, _CAUSE), ([*_recovered_row(one), one.cause] for one in results))
+    else:
+        output.table(_RECOVERED, map(_recovered_row, results))
     failed = sum(one.error is not None for one in results)
     cut = sum(one.bytes_cut for one in results)
-    output.say(f"{len(results) - failed} logs recovered, {failed} failed, {cut} bytes cut")
+    done, going = ("would be recovered", "would be cut") if dry_run else ("recovered", "cut")
+    output.say(f"{len(results) - failed} logs {done}, {failed} failed, {cut} bytes {going}")
     for name, size in keeping.kept if keeping is not None else ():
         output.say(f"kept {size} bytes in {name}")
     return FOUND_WRONG if failed else 0

@@ -31,6 +31,7 @@ def recover(
         Path | None,
         typer.Option("--keep", help="Copy what is cut to this directory first.", show_default=False),
     ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be cut, and why.")] = False,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -41,4 +42,5 @@ def recover(
     from tidelog.cli.checking import recover_path
     from tidelog.cli.output import make_output
 
-    raise typer.Exit(recover_path(path, make_output(json=json), recovery_point=recovery_point, keep=keep))
+    output = make_output(json=json)
+    raise typer.Exit(recover_path(path, output, recovery_point=recovery_point, keep=keep, dry_run=dry_run))

@@ -19,6 +19,7 @@ from tidelog.manager.events import Event
 from tidelog.manager.loading import LoadJob, load_logs
 from tidelog.manager.metadata.files import read_cluster_metadata
 from tidelog.manager.metadata.image import MetadataImage
+from tidelog.manager.recovery_plan import plan_recovery
 from tidelog.manager.root import NO_BROKER_EPOCH, Checkpoint
 from tidelog.manager.topics import known_config
 from tidelog.storage import FileSystem, read_offset_checkpoint, write_offset_checkpoint
@@ -54,6 +55,8 @@ class Recovered:
     log_start_offset: int = 0
     log_end_offset: int = 0
     error: str | None = None
+    cause: str | None = None
+    """Why something would be cut; only a dry run tells."""
 
     @property
     def bytes_cut(self) -> int:
@@ -77,9 +80,15 @@ def recover_partition(
     recovery_point: int | None = None,
     tell: Callable[[Event], None] = lambda event: None,
     lock: bool = True,
+    dry_run: bool = False,
 ) -> Recovered:
-    """Recover one log; its root, if it is in one, is locked meanwhile, unless told not to."""
-    return _Recovery(fs, parent(path), recovery_point, tell, lock).run([path.rpartition("/")[2]])[0]
+    """Recover one log; its root, if it is in one, is locked meanwhile, unless told not to.
+
+    With `dry_run` it is only read, and the answer says what would be left (`recovery_plan`).
+    """
+    recovery = _Recovery(fs, parent(path), recovery_point, tell, lock)
+    names = [path.rpartition("/")[2]]
+    return (recovery.plan(names) if dry_run else recovery.run(names))[0]
 
 
 def recover_root(
@@ -90,6 +99,7 @@ def recover_root(
     threads: int = 1,
     tell: Callable[[Event], None] = lambda event: None,
     lock: bool = True,
+    dry_run: bool = False,
 ) -> list[Recovered]:
     """Recover every log of a root, `threads` at a time; see `recover_partition`."""
     names = []
@@ -102,7 +112,8 @@ def recover_root(
             continue
         if parsed.topic_partition.topic != CLUSTER_METADATA_TOPIC:
             names.append(entry.name)
-    return _Recovery(fs, path, recovery_point, tell, lock).run(names, threads=threads, whole=True)
+    recovery = _Recovery(fs, path, recovery_point, tell, lock)
+    return recovery.plan(names) if dry_run else recovery.run(names, threads=threads, whole=True)
 
 
 class _Recovery:
@@ -131,6 +142,33 @@ class _Recovery:
                 if all(one.error is None for one in recovered) and (whole or was_clean):
                     write_clean_shutdown(self._fs, clean, NO_BROKER_EPOCH)
             return recovered
+
+    def plan(self, names: Sequence[str]) -> list[Recovered]:
+        """What `run` would do; nothing is locked or changed."""
+        points, starts = self._read(Checkpoint.RECOVERY_POINTS), self._read(Checkpoint.LOG_STARTS)
+        planned = []
+        for name in names:
+            partition = parse_partition_directory(name).topic_partition
+            path = f"{self._root}/{name}"
+            point = points.get(partition, 0) if self._point is None else self._point
+            before = Recovered(partition, path, point, *_logs(self._fs, path))
+            start = starts.get(partition, 0)
+            try:
+                plan = plan_recovery(self._fs, path, recovery_point=point, log_start_offset=start)
+            except (OSError, TidelogError) as error:
+                planned.append(replace(before, error=str(error)))
+                continue
+            planned.append(
+                replace(
+                    before,
+                    segments=plan.segments,
+                    size_bytes=plan.size_bytes,
+                    log_start_offset=plan.log_start_offset,
+                    log_end_offset=plan.log_end_offset,
+                    cause=plan.cause,
+                )
+            )
+        return planned
 
     def _recover(self, names: Sequence[str], threads: int) -> list[Recovered]:
         points, starts = self._read(Checkpoint.RECOVERY_POINTS), self._read(Checkpoint.LOG_STARTS)

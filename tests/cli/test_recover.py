@@ -1,0 +1,38 @@
+"""`tidelog recover`: what it would cut, what it cuts, and what it keeps."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.cli.command import run
+from tidelog.testing.builders import LogBuilder, flip_bit
+
+
+def test_a_dry_run_changes_nothing_and_says_why(tmp_path: Path) -> None:
+    path = LogBuilder(tmp_path / "orders-0").records(30).roll().records(10).close()
+    log = path / f"{0:020}.log"
+    size, later = log.stat().st_size, (path / f"{30:020}.log").stat().st_size
+    flip_bit(log, -1)  # in the last of three batches
+    before = {file: file.read_bytes() for file in path.iterdir()}
+    keep = tmp_path / "kept"
+    planned = run("recover", path, "--keep", keep, "--dry-run", "--json")
+    assert planned.code == 0, planned.err
+    row = json.loads(planned.out)
+    assert (row["log_end_offset"], row["segments_removed"]) == (20, 1)
+    assert "checksum" in row["cause"]
+    assert {file: file.read_bytes() for file in path.iterdir()} == before
+    assert not keep.exists()
+    assert "would be cut" in run("recover", path, "--dry-run").out
+
+    done = run("recover", path, "--keep", keep, "--json")
+    assert json.loads(done.out).items() <= row.items()
+    kept = {file.name: file.read_bytes() for file in (keep / "orders-0").iterdir()}
+    assert len(kept) == 2
+    assert sum(map(len, kept.values())) == row["bytes_cut"] == size - log.stat().st_size + later
+
+
+def test_a_sound_log_loses_nothing(tmp_path: Path) -> None:
+    path = LogBuilder(tmp_path / "orders-0").records(30).crash()
+    row = json.loads(run("recover", path, "--dry-run", "--json").out)
+    assert (row["bytes_cut"], row["cause"], row["log_end_offset"]) == (0, None, 30)
