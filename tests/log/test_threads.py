@@ -61,6 +61,7 @@ def _check(log: Log, isolation: FetchIsolation, *, may_shrink: bool = False) -> 
 
 def test_readers_see_whole_batches_while_one_appends_rolls_and_deletes(tmp_path: Path) -> None:
     with open_log(tmp_path / "orders-0") as log:
+        log.append_as_leader(numbered(3))  # imports what it needs before others contend for the interpreter
         counts: list[int] = []
 
         def write(stop: threading.Event) -> None:

@@ -179,7 +179,7 @@ def _in_order(
                 unread.release()  # the next one has to end, too
                 return
             try:
-                if task.source != opened or view is None or view.size < task.end_position:
+                if task.is_tail or task.source != opened or view is None or view.size < task.end_position:
                     opened, view = task.source, open_view(task)
                 for batch in run_task(
                     task, projection, max_rows=bounds.max_rows, max_bytes=bounds.max_bytes, view=view

@@ -67,7 +67,7 @@ def salvage_task(
 ) -> Iterator[pa.RecordBatch]:
     """Like `run_task`, but skips what is damaged or gone, and reports it."""
     try:
-        view = open_volume(task.url).view(task.log_name)
+        view = open_volume(task.url).view(task.log_name, may_shrink=task.is_tail)
     except FileNotFoundError:
         report(Loss(task.source, task.start_position, task.end_position, "the file has gone"))
         return

@@ -162,4 +162,4 @@ def _batches(
     task = ScanTask(
         partition.url, segment.log_name, "", 0, position, segment.size, start_offset, end, is_last
     )
-    return read_batches(task, partition.volume.view(segment.log_name))
+    return read_batches(task, partition.volume.view(segment.log_name, may_shrink=task.is_tail))

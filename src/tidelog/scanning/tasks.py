@@ -78,7 +78,7 @@ def run_task(
 def open_view(task: ScanTask) -> FileView:
     """The task's file, to be read; `DataLossError` where it has gone."""
     try:
-        return open_volume(task.url).view(task.log_name)
+        return open_volume(task.url).view(task.log_name, may_shrink=task.is_tail)
     except FileNotFoundError as error:
         raise DataLossError(
             f"{task.source} has gone since the scan was planned "

@@ -47,7 +47,9 @@ def _find_in_segment(
     task = ScanTask(
         partition.url, segment.log_name, "", 0, position, segment.size, start_offset, _NO_END, is_last
     )
-    for data, origin, table in read_batches(task, partition.volume.view(segment.log_name)):
+    for data, origin, table in read_batches(
+        task, partition.volume.view(segment.log_name, may_shrink=task.is_tail)
+    ):
         for batch in np.flatnonzero((table.max_timestamp >= timestamp) & (table.count > 0)).tolist():
             columns = ("offset", "timestamp_ms")
             one = table[batch : batch + 1]

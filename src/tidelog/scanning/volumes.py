@@ -1,16 +1,21 @@
 """Directories to read from, local or remote, without opening them for anything else.
 
-A local file is mapped, so a read costs nothing until its bytes are touched; a remote one is read in large
+A local log is mapped, so a read costs nothing until its bytes are touched; a remote one is read in large
 ranges. Both look the same from above: `read(position, n)` answers the bytes there, fewer only where the
 file ends.
+
+Another process may be writing the directory. A mapped file that it makes shorter would kill whoever touches
+the bytes that are gone, so what may become shorter is read, not mapped: all that is no log (the indexes of an
+active segment are trimmed when it rolls), and the end of a log that was written to in the last minute.
 """
 
 from __future__ import annotations
 
+import time
 from typing import Protocol
 from urllib.parse import unquote
 
-from tidelog.storage import LOCAL, map_file
+from tidelog.storage import LOCAL, map_file, read_file
 from tidelog.storage.remote import RemoteDirectory, open_ro
 
 __all__ = ["FileView", "LocalVolume", "RemoteVolume", "Volume", "local_path", "open_volume"]
@@ -38,11 +43,24 @@ class Volume(Protocol):
     def size(self, name: str) -> int:
         """A file's length in bytes."""
 
-    def view(self, name: str) -> FileView:
-        """A file, to read parts of."""
+    def view(self, name: str, *, may_shrink: bool = False) -> FileView:
+        """A file, to read parts of; another process that is writing it `may_shrink` it."""
 
     def content(self, name: str) -> bytes:
         """A small file, whole."""
+
+
+_SETTLED_S = 60
+
+
+class _ReadFile:
+    def __init__(self, path: str) -> None:
+        self._file = LOCAL.open(path)
+        self.size = self._file.size()
+        self.window = 8 << 20
+
+    def read(self, position: int, n: int) -> memoryview:
+        return memoryview(self._file.pread(min(n, self.size - position), position))
 
 
 class _MappedFile:
@@ -53,6 +71,10 @@ class _MappedFile:
 
     def read(self, position: int, n: int) -> memoryview:
         return self._data[position : position + n]
+
+
+def _is_new(path: str) -> bool:
+    return time.time() - LOCAL.stat(path).mtime_ms / 1000 < _SETTLED_S
 
 
 class LocalVolume:
@@ -69,14 +91,16 @@ class LocalVolume:
         """A file's length."""
         return LOCAL.stat(f"{self.url}/{name}").size
 
-    def view(self, name: str) -> FileView:
-        """A file, mapped."""
-        return _MappedFile(f"{self.url}/{name}")
+    def view(self, name: str, *, may_shrink: bool = False) -> FileView:
+        """A file, mapped if it will stay as long as it is."""
+        path = f"{self.url}/{name}"
+        if name.endswith(".log") and not (may_shrink and _is_new(path)):
+            return _MappedFile(path)
+        return _ReadFile(path)
 
     def content(self, name: str) -> bytes:
         """A small file, whole."""
-        view = _MappedFile(f"{self.url}/{name}")
-        return bytes(view.read(0, view.size))
+        return read_file(LOCAL, f"{self.url}/{name}")
 
 
 class _RemoteFile:
@@ -105,7 +129,7 @@ class RemoteVolume:
         """A file's length."""
         return self._directory.size(name)
 
-    def view(self, name: str) -> FileView:
+    def view(self, name: str, *, may_shrink: bool = False) -> FileView:
         """A file, to be read in ranges."""
         return _RemoteFile(self._directory, name)
 
