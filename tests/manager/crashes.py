@@ -1,11 +1,13 @@
 """A store that lives through power cuts: a random life from a seed, and what must be true after a cut.
 
-The life is made of appends (some synced), rolls, flushes, checkpoints, retention, deleted records, moves
-between roots, topics made and deleted, and orderly restarts, on a file system in memory. Of each append it is
-noted at which step it was acknowledged; of each deletion, at which step it began. After a cut at any step:
+The life is made of appends (some synced), rolls, flushes, checkpoints, retention, compaction, deleted
+records, moves between roots, topics made and deleted, and orderly restarts, on a file system in memory. Of
+each append it is noted at which step it was acknowledged; of each deletion, at which step it began. After a
+cut at any step:
 
 1. the store opens, and no partition is offline;
 2. what was acknowledged with sync before the cut, and whose deletion had not begun, is there, byte for byte;
+   once compaction has begun, a record may give way to a later one of its key that is there;
 3. every record that can be read is one that was appended at that offset;
 4. moves that were cut short can be finished, and leave 2. and 3. true;
 5. the store can be appended to, closed and opened again.
@@ -15,7 +17,7 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 import tidelog
@@ -36,6 +38,8 @@ CONFIG = BrokerConfig.from_properties(
         "log.retention.ms": "-1",
         "log.segment.delete.delay.ms": "0",
         "num.recovery.threads.per.data.dir": "1",
+        "log.cleaner.enable": "false",  # it is done when it is noted
+        "log.cleaner.dedupe.buffer.size": str(1 << 20),
     }
 )
 
@@ -56,6 +60,7 @@ class History:
     """What happened to a partition."""
 
     values: dict[int, bytes] = field(default_factory=dict)
+    keys: dict[int, bytes] = field(default_factory=dict)
     synced: list[Acknowledged] = field(default_factory=list)
     starts: list[Acknowledged] = field(default_factory=list)
     """From `step` on, what lies below `end` may be gone."""
@@ -63,12 +68,25 @@ class History:
     """The step at which the topic was there for sure."""
     deleted: int | None = None
     """The step at which its deletion began."""
+    cleaned: int | None = None
+    """The step at which it was compacted first."""
 
     def must_have(self, step: int) -> tuple[int, int]:
         """The offsets that must be there after a cut at `step`: from, to."""
         start = max((one.end for one in self.starts if one.step <= step), default=0)
         end = max((one.end for one in self.synced if one.step <= step), default=0)
         return start, end
+
+    def missing(self, step: int, found: Collection[int]) -> list[int]:
+        """The offsets that must be there after a cut at `step` and are not among those that are."""
+        if self.deleted is not None and self.deleted <= step:
+            return []
+        newest: dict[bytes, int] = {}
+        if self.cleaned is not None and self.cleaned <= step:
+            newest = {self.keys[offset]: offset for offset in sorted(found) if offset in self.keys}
+        start, end = self.must_have(step)
+        lost = (offset for offset in range(start, end) if offset not in found)
+        return [offset for offset in lost if newest.get(self.keys[offset], -1) < offset]
 
 
 @dataclass
@@ -108,13 +126,14 @@ class _Liver:
                     "roll",
                     "checkpoint",
                     "retention",
+                    "clean",
                     "trim",
                     "move",
                     "create",
                     "delete",
                     "restart",
                 ],
-                [14, 3, 2, 2, 1, 1, 1, 0.7, 0.4, 0.7],
+                [14, 3, 2, 2, 1, 3, 1, 1, 0.7, 0.4, 0.7],
             )[0]
             if action == "restart":
                 store.close()
@@ -140,7 +159,11 @@ class _Liver:
         name = f"t{self.names}"
         if name in store.topics:
             return
-        config = {"internal.segment.bytes": self.dice.choice([500, 1500]), "retention.bytes": 3000}
+        config = {
+            "internal.segment.bytes": self.dice.choice([500, 1500]),
+            "retention.bytes": 3000,
+            "cleanup.policy": self.dice.choice(["compact", "delete"]),
+        }
         topic = store.create_topic(name, self.dice.randint(1, 2), config)
         for partition in topic:
             found = self.life.histories[topic.topic_id, partition.topic_partition.partition] = History()
@@ -159,9 +182,12 @@ class _Liver:
             for i in range(count)
         ]
         sync = self.dice.random() < 0.3
+        keys = [b"k%d" % self.dice.randrange(4) for _ in values]
         for i, value in enumerate(values):
             history.values[first + i] = value
-        partition.append([Record(value, b"k", timestamp=self.clock) for value in values], sync=sync)
+            history.keys[first + i] = keys[i]
+        records = zip(values, keys, strict=True)
+        partition.append([Record(value, key, timestamp=self.clock) for value, key in records], sync=sync)
         if sync:
             self.acknowledge(partition)
 
@@ -193,6 +219,18 @@ class _Liver:
         for partition, start in began.items():
             start.end = partition.log_start_offset
         store.run_due_tasks()
+
+    def clean(self, store: Store) -> None:
+        compacted = [partition for partition in store if partition.log.config.compact]
+        if compacted:
+            partition = self.dice.choice(compacted)
+            if partition.log.segments.last.size and self.dice.random() < 0.7:
+                partition.log.roll()
+            history = self.history(partition)
+            history.cleaned = self.fs.steps if history.cleaned is None else history.cleaned
+            store.clean(partition.topic_partition)
+            store.run_due_tasks()
+            assert not store.metrics().cleaning.uncleanable
 
     def trim(self, store: Store) -> None:
         partition = self.some(store)
@@ -256,7 +294,7 @@ def check(life: Life, step: int, fs: CrashFileSystem, *, again: bool = False) ->
             _check_partition(there[name], life.histories[name], step)
     for partition in there.values():
         end = partition.log_end_offset
-        partition.append([Record(b"after")], sync=True)
+        partition.append([Record(b"after", b"after")], sync=True)
         assert partition.read_record(end).value == b"after"  # type: ignore[union-attr]
     store.close()
     if again:
@@ -269,12 +307,12 @@ def check(life: Life, step: int, fs: CrashFileSystem, *, again: bool = False) ->
 
 
 def _check_partition(partition: Partition, history: History, step: int) -> None:
-    start, end = history.must_have(step)
+    _, end = history.must_have(step)
     found = dict(_records(partition))
     for offset, value in found.items():
         assert history.values.get(offset) == value, f"{partition}: offset {offset} has other bytes"
     if history.deleted is not None and history.deleted <= step:
         return
-    missing = [offset for offset in range(start, end) if offset not in found]
+    missing = history.missing(step, found.keys())
     assert not missing, f"{partition}: {missing} were acknowledged and are lost, cut at {step}"
     assert partition.log_end_offset >= end, f"{partition} ends at {partition.log_end_offset}, not at {end}"

@@ -1,6 +1,8 @@
-"""Cleaning a log that may hold segments which cannot be indexed.
+"""Cleaning a log as it is found: with segments that are not on the disk yet, or that cannot be indexed.
 
-Kafka's cleaner stops at such a segment, lets the log split it and begins anew at its next turn. So does this.
+A record may go only when the later one of its key is safe, and that may lie in a segment which was rolled but
+not flushed: all of them are flushed first. Kafka's cleaner stops at a segment whose offsets reach too far,
+lets the log split it and begins anew at its next turn; so does this.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ def clean_splitting(
 
     Offsets that go back are damage too.
     """
+    log.flush(active=False)
     while True:
         try:
             return clean_log(
