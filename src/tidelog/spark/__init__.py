@@ -8,7 +8,7 @@
     verifying, reindexing      the local commands' checks and repairs, spread over tasks
     plans                      what a query would read
     sink, sink_options         writing: the data source     partitioner, staging    what a writing task does
-    ingesting                  anything Spark reads -> topics
+    ingesting                  anything Spark reads -> topics       compacting      partitions, in parallel
 
 `pyspark` is an extra; nothing here is imported before it is used.
 """
@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tidelog.spark.compacting import compact
     from tidelog.spark.exporting import export
     from tidelog.spark.ingesting import Columns, FileSource, ingest
     from tidelog.spark.parquet import ParquetSettings
@@ -32,6 +33,7 @@ __all__ = [
     "FileSource",
     "MissingDependencyError",
     "ParquetSettings",
+    "compact",
     "export",
     "ingest",
     "plan",
@@ -45,6 +47,7 @@ __all__ = [
 _LAZY = {
     "Columns": "tidelog.spark.ingesting",
     "FileSource": "tidelog.spark.ingesting",
+    "compact": "tidelog.spark.compacting",
     "ingest": "tidelog.spark.ingesting",
     "MissingDependencyError": "tidelog.spark.sessions",
     "ParquetSettings": "tidelog.spark.parquet",

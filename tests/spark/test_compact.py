@@ -1,0 +1,99 @@
+"""Compaction, retention and trimming on Spark leave what the local commands leave, file by file."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import tidelog
+import tidelog.spark
+from tidelog.errors import InvalidInputError
+from tidelog.manager.compacting import Compaction, compact_at_rest
+from tidelog.records import Record
+from tidelog.storage import LOCAL
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NOW = 1_700_000_000_000
+COMPACTED = {"cleanup.policy": "compact", "internal.segment.bytes": 4000, "retention.ms": -1}
+
+
+def make_root(root: Path) -> None:
+    """Two compacted topics and one that is not, with tombstones and an aborted transaction's records."""
+    with tidelog.open(root) as store:
+        store.create_topic("a", 3, COMPACTED)
+        store.create_topic("b", 1, COMPACTED)
+        store.create_topic("plain", 1, {"internal.segment.bytes": 4000, "retention.ms": -1})
+        for partition in store:
+            for start in range(0, 900, 30):
+                partition.append(
+                    [
+                        Record(
+                            None if n % 31 == 0 else f"{n}".encode() * 4,
+                            f"k{n % 97}".encode(),
+                            timestamp=NOW - 10_000 + n,
+                        )
+                        for n in range(start, start + 30)
+                    ]
+                )
+        store.partition("b").append([Record(b"mine", b"p")], producer_id=7, producer_epoch=0, base_sequence=0)
+
+
+def files(root: Path) -> dict[str, bytes]:
+    """What matters of a root: its logs, indexes and checkpoints."""
+    return {
+        str(path.relative_to(root)): path.read_bytes()
+        for path in sorted(root.rglob("*"))
+        if path.suffix in (".log", ".index", ".timeindex", ".txnindex") or path.name.endswith("checkpoint")
+        if path.is_file() and path.name != "bootstrap.checkpoint"
+    }
+
+
+def same_files(one: Path, two: Path) -> bool:
+    ours, theirs = files(one), files(two)
+    wanted = (".log", ".index", ".timeindex", "cleaner-offset-checkpoint", "start-offset-checkpoint")
+    assert [name for name in ours if name.endswith(wanted)] == [
+        name for name in theirs if name.endswith(wanted)
+    ]
+    for name, data in theirs.items():
+        if name.endswith("checkpoint"):
+            assert sorted(ours[name].split(b"\n")) == sorted(data.split(b"\n")), name
+        elif name.endswith(wanted):
+            assert ours[name] == data, name
+    return True
+
+
+def test_compaction_leaves_what_the_local_command_leaves(spark: SparkSession, tmp_path: Path) -> None:
+    make_root(tmp_path / "local")
+    shutil.copytree(tmp_path / "local", tmp_path / "spark")
+    names = tuple(path.name for path in (tmp_path / "local").iterdir() if path.is_dir())
+    request = Compaction(LOCAL, str(tmp_path / "local"), names, NOW)
+    local = {done.partition: done for done in compact_at_rest(request)}
+    planned = tidelog.spark.compact(spark, tmp_path / "spark", now_ms=NOW, dry_run=True).toArrow().to_pylist()
+    found = tidelog.spark.compact(spark, tmp_path / "spark", now_ms=NOW).toArrow().to_pylist()
+    assert {(row["topic"], row["partition"]) for row in found} == {("a", 0), ("a", 1), ("a", 2), ("b", 0)}
+    assert len(planned) == 4
+    by_name = {(name.topic, name.partition): done for name, done in local.items()}
+    for row in found:
+        done = by_name[row["topic"], row["partition"]]
+        assert done.report is not None
+        assert (row["records_kept"], row["end_offset"]) == (done.report.records_kept, done.end_offset)
+    assert same_files(tmp_path / "spark", tmp_path / "local")
+    assert not list((tmp_path / ".tidelog-staging").iterdir())
+    again = tidelog.spark.compact(spark, tmp_path / "spark", now_ms=NOW)
+    assert sum(row["records_read"] for row in again.toArrow().to_pylist()) <= 4
+    with tidelog.open(tmp_path / "spark") as store:
+        assert not store.offline_partitions
+        assert len(store.partition("plain").log.segments) > 5
+
+
+def test_a_topic_that_is_not_compacted_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    make_root(tmp_path / "root")
+    before = files(tmp_path / "root")
+    with pytest.raises(InvalidInputError, match="plain is not compacted"):
+        tidelog.spark.compact(spark, tmp_path / "root", topics=["plain"])
+    assert files(tmp_path / "root") == before
