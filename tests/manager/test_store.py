@@ -98,7 +98,10 @@ def test_a_crash_is_told_and_progress_counts_what_is_recovered(tmp_path: Path) -
     events: list[Any] = []
     with tidelog.open(tmp_path, on_event=events.append) as again:
         assert [len(values(again, "t", number)) for number in range(3)] == [40] * 3
-    started, *progress, _ = events
+        load = again.metrics().loads[str(tmp_path)]
+    assert (load.clean, load.failed, load.segments, load.size_bytes) == (False, 0, segments, size)
+    started, *progress, finished = events
+    assert finished == load
     assert (started.clean, started.logs, started.segments, started.size_bytes) == (False, 3, segments, size)
     assert len(progress) == segments + 3, "of each segment and each log"
     assert sorted({one.segments_done for one in progress}) == list(range(1, segments + 1))

@@ -5,6 +5,9 @@ Events of loading come from several threads, one at a time.
 
 from __future__ import annotations
 
+import logging
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tidelog.cleanup.cleaner import CleanReport
@@ -20,7 +23,10 @@ __all__ = [
     "LogStrayed",
     "LogUncleanable",
     "RootWentOffline",
+    "Teller",
 ]
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +73,12 @@ class LoadFinished:
     logs: int
     failed: int
     elapsed_ms: int
+    clean: bool
+    """Whether the root was left in order."""
+    segments: int
+    """How many segments were recovered, or lost with a cut."""
+    size_bytes: int
+    """And how many bytes they had."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,3 +134,25 @@ Event = (
     | LogCleaned
     | LogUncleanable
 )
+
+
+class Teller:
+    """Tells events to whoever listens, one at a time; a listener that fails must not stop us."""
+
+    def __init__(self, listener: Callable[[Event], None] | None = None) -> None:
+        self.loads: dict[str, LoadFinished] = {}
+        """How each root was loaded."""
+        self._listener = listener
+        self._lock = threading.RLock()
+
+    def __call__(self, event: Event) -> None:
+        """Tell an event."""
+        with self._lock:
+            if isinstance(event, LoadFinished):
+                self.loads[event.root] = event
+            if self._listener is None:
+                return
+            try:
+                self._listener(event)
+            except Exception:
+                _logger.exception("the listener failed on %s", event)

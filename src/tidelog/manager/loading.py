@@ -86,7 +86,11 @@ def load_logs(
         with ThreadPoolExecutor(threads, thread_name_prefix="tidelog-load") as pool:
             results = list(pool.map(run, jobs))
     failed = sum(loaded.error is not None for loaded in results)
-    tell(LoadFinished(root, len(jobs), failed, progress.elapsed_ms))
+    tell(
+        LoadFinished(
+            root, len(jobs), failed, progress.elapsed_ms, clean, progress.segments, progress.size_bytes
+        )
+    )
     return results
 
 

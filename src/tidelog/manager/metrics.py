@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tidelog.errors import LogOfflineError
 from tidelog.manager.cleaning import CleaningMetrics
+from tidelog.manager.events import LoadFinished
 from tidelog.manager.partition import FlushTimes, Partition
 from tidelog.types import TopicPartition
 
@@ -42,6 +43,8 @@ class StoreMetrics:
     offline_roots: Mapping[str, str]
     cleaning: CleaningMetrics = field(default_factory=CleaningMetrics)
     """What compaction did, and what it cannot do."""
+    loads: Mapping[str, LoadFinished] = field(default_factory=dict)
+    """How each root was loaded, and what of it had to be recovered."""
 
     @property
     def size_bytes(self) -> int:
@@ -60,7 +63,10 @@ class StoreMetrics:
 
 
 def measure(
-    partitions: Iterable[Partition], offline_roots: Mapping[str, str], cleaning: CleaningMetrics
+    partitions: Iterable[Partition],
+    offline_roots: Mapping[str, str],
+    cleaning: CleaningMetrics,
+    loads: Mapping[str, LoadFinished],
 ) -> StoreMetrics:
     """The numbers of this moment."""
     online, offline = {}, {}
@@ -69,7 +75,7 @@ def measure(
             online[partition.topic_partition] = _measure(partition)
         except LogOfflineError as error:
             offline[partition.topic_partition] = partition.offline_reason or str(error)
-    return StoreMetrics(online, offline, offline_roots, cleaning)
+    return StoreMetrics(online, offline, offline_roots, cleaning, dict(loads))
 
 
 def _measure(partition: Partition) -> PartitionMetrics:

@@ -24,7 +24,7 @@ from tidelog.config import LogConfig
 from tidelog.errors import InvalidIndexError, InvalidInputError, LogError, TidelogError
 from tidelog.log import Log, Scheduler
 from tidelog.manager.brokerconfig import BrokerConfig
-from tidelog.manager.events import Event, LogFailed, LogStrayed, RootWentOffline
+from tidelog.manager.events import LogFailed, LogStrayed, RootWentOffline, Teller
 from tidelog.manager.loading import Loaded, LoadJob, load_logs
 from tidelog.manager.metadata.files import METADATA_DIRECTORY
 from tidelog.manager.metadata.registry import Registry
@@ -57,7 +57,7 @@ class Environment:
     config: BrokerConfig
     now_ms: Callable[[], int]
     scheduler: Scheduler
-    tell: Callable[[Event], None]
+    tell: Teller
 
     def open_log(
         self,

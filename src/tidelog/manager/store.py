@@ -32,7 +32,7 @@ from tidelog.manager.brokerconfig import BrokerConfig
 from tidelog.manager.cleaner_states import CleanerStates
 from tidelog.manager.cleaning import Cleaning
 from tidelog.manager.directories import remove_tree
-from tidelog.manager.events import Event
+from tidelog.manager.events import Event, Teller
 from tidelog.manager.maintenance import Maintenance
 from tidelog.manager.metrics import StoreMetrics, measure
 from tidelog.manager.moves import move_log, unfinished_moves
@@ -96,26 +96,9 @@ def open_store(
     listed = [roots] if isinstance(roots, (str, os.PathLike)) else list(roots)
     paths = [str(Path(path).absolute()) for path in listed or broker.log_dirs]
     queue = TaskQueue(_monotonic_ms if background and now_ms is None else now_ms or _clock_ms)
-    tell = _Teller(on_event)
+    tell = Teller(on_event)
     env = Environment(fs, broker, now_ms or _clock_ms, queue, tell)
     return Store(open_roots(paths, env, create=create, adopt=adopt), env, queue, background=background)
-
-
-class _Teller:
-    """Tells events to whoever listens, one at a time; a listener that fails must not stop us."""
-
-    def __init__(self, listener: Callable[[Event], None] | None) -> None:
-        self._listener = listener
-        self._lock = threading.RLock()
-
-    def __call__(self, event: Event) -> None:
-        if self._listener is None:
-            return
-        with self._lock:
-            try:
-                self._listener(event)
-            except Exception:
-                _logger.exception("the listener failed on %s", event)
 
 
 class Store:
@@ -232,8 +215,9 @@ class Store:
             return [partition for topic in self._topics.values() for partition in topic]
 
     def metrics(self) -> StoreMetrics:
-        """Offsets, sizes, segments and flush times of everything, now."""
-        return measure(self._partitions(), self.offline_roots, self._cleaning.metrics)
+        """Offsets, sizes, segments and flush times of everything, now; and how it was loaded."""
+        loads = self._env.tell.loads
+        return measure(self._partitions(), self.offline_roots, self._cleaning.metrics, loads)
 
     # Topics
 
