@@ -246,7 +246,9 @@ class TransactionIndex:
         self._check_open()
         if start >= end:
             return
-        file = self._file or self.directory.open(self.name)
+        with self.directory.lock:  # so that the name is the file's, and the file is there
+            self._check_open()
+            file = self._file or self.directory.open(self.name)
         while start < end:
             wanted = min(end - start, _CHUNK_ENTRIES)
             data = file.pread(wanted * self.ENTRY_SIZE, start * self.ENTRY_SIZE)
