@@ -37,13 +37,16 @@ def rows(bench: Bench) -> Iterator[Row]:
         yield Row.against_a_bar("tool/startup", "s", seconds, STARTUP_BAR_S, lower_is_better=True)
     for codec in ("none", "zstd"):
         if bench.selected(f"tool/dump-deep/{codec}-150"):
-            yield _dump(bench, codec)
+            yield _dump(bench, codec, DUMP_BAR if codec == "none" else None)
     if bench.selected(f"tool/ls/{PARTITIONS}"):
         yield _list(bench)
 
 
-def _dump(bench: Bench, codec: str) -> Row:
-    """All records of a segment as lines, by us and by kafka-dump-log."""
+def _dump(bench: Bench, codec: str, bar: float | None) -> Row:
+    """All records of a segment as lines, by us and by kafka-dump-log.
+
+    Of compressed ones both spend much of their time in the same C library; that row has no bar.
+    """
     log = bench.scratch / f"dump-{codec}" / f"{0:020}.log"
     log.parent.mkdir()
     records = bench.effort.scale(2_000_000, 8_000_000)
@@ -52,7 +55,7 @@ def _dump(bench: Bench, codec: str) -> Row:
     java = bench.programs.command(_DUMP_LOG, ["--deep-iteration", "--files", str(log)])
     theirs = _best(bench, java, _THEIRS)
     name = f"tool/dump-deep/{codec}-150"
-    return Row(name, "records/s", records / ours, f"kafka-dump-log, {KAFKA}", records / theirs, DUMP_BAR)
+    return Row(name, "records/s", records / ours, f"kafka-dump-log, {KAFKA}", records / theirs, bar)
 
 
 def _list(bench: Bench) -> Row:

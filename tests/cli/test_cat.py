@@ -8,13 +8,18 @@ import re
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from tests.cli.command import COMMAND, on_terminal, run
 from tests.golden import GOLDEN, GoldenPartition, golden_partition, golden_partitions
+from tidelog.cli.following import follow
+from tidelog.cli.output import PlainOutput
+from tidelog.cli.reading import select
 from tidelog.log import Log
 from tidelog.records import Header, Record, encode_records
 
@@ -275,7 +280,51 @@ def test_damage_stops_a_read_with_one_sentence(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
-    answer = run("cat", directory)
-    assert answer.code == 1
-    assert "checksum does not match" in answer.err
-    assert answer.err.count("\n") == 1
+    for command in ("cat", "tail", "search"):
+        answer = run(command, directory)
+        assert answer.code == 1
+        assert "checksum does not match" in answer.err
+        assert answer.err.count("\n") == 1
+
+
+def test_what_comes_before_a_damaged_end_is_shown(tmp_path: Path) -> None:
+    directory = written(tmp_path, [Record(b"a", timestamp=1)])
+    with (directory / "00000000000000000000.log").open("ab") as file:
+        file.write(b"\xff" * 100)
+    for command in ("cat", "tail", "search"):
+        answer = run(command, "--show", "offset", directory)
+        assert answer.code == 1
+        assert answer.lines == ["0\ta"]
+        assert "00000000000000000000.log" in answer.err
+    assert run("cat", "--to-offset", "0", directory).code == 0
+
+
+def test_following_goes_on_where_offsets_are_gone(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    directory = tmp_path / "orders-0"
+    out = PlainOutput()
+
+    def append(log: Log, count: int) -> None:
+        for _ in range(count):
+            log.append_as_leader(encode_records([Record(b"x", timestamp=1)]))
+
+    def seen(following: Iterator[pa.RecordBatch | None]) -> list[int]:
+        offsets: list[int] = []
+        while (batch := next(following)) is not None:
+            offsets += batch.column("offset").to_pylist()
+        return offsets
+
+    with Log.open(directory) as log:
+        append(log, 3)
+        following = follow(select([str(directory)]), ("offset", "key", "value"), out)
+        assert seen(following) == []
+        append(log, 2)
+        assert seen(following) == [3, 4]
+        log.truncate_to(2)
+        assert seen(following) == []
+        assert "the log was cut back from 5 to 2" in capfd.readouterr().err
+        append(log, 1)
+        assert seen(following) == [2]
+        log.truncate_fully_and_start_at(100)
+        append(log, 1)
+        assert seen(following) == [100]
+        assert "offsets 3 to 99 are gone" in capfd.readouterr().err

@@ -118,6 +118,16 @@ def test_avro_values(tmp_path: Path, registry: bytes) -> None:
     assert "is not an Avro schema" in answer.err
 
 
+def test_avro_without_its_package(tmp_path: Path) -> None:
+    (tmp_path / "fastavro.py").write_text("raise ImportError('not here')")
+    schema = tmp_path / "order.avsc"
+    schema.write_text(json.dumps(SCHEMA))
+    log = GOLDEN / "clean/golden-none-0" / LOG
+    answer = run("dump", "--decode", "avro", "--avro-schema", schema, log, PYTHONPATH=str(tmp_path))
+    assert answer.code == 2
+    assert "install it with pip install 'tidelog[avro]'" in answer.err
+
+
 def test_values_that_are_no_json_are_told(tmp_path: Path) -> None:
     log = tmp_path / "00000000000000000000.log"
     log.write_bytes(

@@ -122,6 +122,12 @@ def test_a_lone_empty_segment(tmp_path: Path) -> None:
     assert "0 B, 1 segments, 0 batches, 0 records" in answer.out
 
 
+def test_a_partition_behind_a_url() -> None:
+    near, _ = described(CLEAN / "golden-txn-0")
+    far, _ = described(f"local://{CLEAN}/golden-txn-0")
+    assert {**far, "path": None} == {**near, "path": None}
+
+
 @pytest.mark.parametrize(
     ("args", "words"),
     [

@@ -15,7 +15,7 @@ import pyarrow as pa
 from tidelog.cli.errors import UsageError
 from tidelog.cli.filters import RecordFilter
 from tidelog.cli.words import parse_time
-from tidelog.errors import OffsetOutOfRangeError
+from tidelog.errors import CorruptRecordError, OffsetOutOfRangeError
 from tidelog.records.schema import Projection
 from tidelog.scanning import run_task
 from tidelog.scanning.partitions import Partition, find_partitions
@@ -51,6 +51,13 @@ class Selection:
     ranges: Sequence[OffsetRange]
     committed_only: bool = False
     wanted: RecordFilter = field(default_factory=RecordFilter)
+    faults: Sequence[CorruptRecordError] = ()
+    """Damage at the end of logs that were to be read to their end: reading stops before it."""
+
+    def complain(self) -> None:
+        """Raise the first fault, once all that comes before it has been shown."""
+        if self.faults:
+            raise self.faults[0]
 
     def tasks(self) -> list[ScanTask]:
         """The tasks that read all of it, in order."""
@@ -82,9 +89,9 @@ def select(
     ]
     if not found:
         raise UsageError(f"no partition {', '.join(map(str, partitions or ()))} under {', '.join(paths)}")
-    ranges = []
+    ranges, faults = [], []
     for one in found:
-        log_end = log_end_offset(one, damage_ends_it=True)
+        log_end, fault = _log_end(one)
         end = stable_offset(one, log_end) if committed_only else log_end
         start = _offset(one, bounds.start_offset, start_ms, one.log_start_offset, log_end)
         if len(found) == 1 and not one.log_start_offset <= start <= log_end:
@@ -94,7 +101,17 @@ def select(
             )
         stop = min(_offset(one, bounds.end_offset, end_ms, end, log_end), end)
         ranges.append(OffsetRange(one, max(start, one.log_start_offset), stop))
-    return Selection(ranges, committed_only, wanted or RecordFilter())
+        if fault is not None and stop == end:
+            faults.append(fault)
+    return Selection(ranges, committed_only, wanted or RecordFilter(), faults)
+
+
+def _log_end(partition: Partition) -> tuple[int, CorruptRecordError | None]:
+    """Where the log ends, or where damage ends it."""
+    try:
+        return log_end_offset(partition), None
+    except CorruptRecordError as error:
+        return log_end_offset(partition, damage_ends_it=True), error
 
 
 def _offset(partition: Partition, offset: int | None, time_ms: int | None, default: int, log_end: int) -> int:

@@ -82,7 +82,10 @@ def search(
         else:
             workers = threads or os.cpu_count() or 1
             found = search_on_threads(selection, columns, limit, workers, reporter.advance)
-        raise typer.Exit(count_matches(found, out) if count else show_records(found, lines, out, limit))
+        code = count_matches(found, out) if count else show_records(found, lines, out, limit)
+    if limit is None:
+        selection.complain()
+    raise typer.Exit(code)
 
 
 class _Reporter:

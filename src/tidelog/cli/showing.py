@@ -25,7 +25,11 @@ def show_selection(selection: Selection, lines: RecordLines, out: Output, limit:
     tasks = selection.tasks()
     with out.progress(sum(task.size for task in tasks), "reading") as progress:
         advance = (lambda size: None) if out.terminal else progress.advance
-        return show_records(read_tasks(tasks, lines.columns, selection.wanted, advance), lines, out, limit)
+        found = read_tasks(tasks, lines.columns, selection.wanted, advance)
+        code = show_records(found, lines, out, limit)
+    if limit is None:
+        selection.complain()
+    return code
 
 
 def show_records(
@@ -54,6 +58,7 @@ def show_last(selection: Selection, lines: RecordLines, out: Output, count: int,
                 out.flush()
             else:
                 out.write(lines.lines(found))
+    selection.complain()
     return _told(lines, out)
 
 
