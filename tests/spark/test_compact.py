@@ -97,3 +97,55 @@ def test_a_topic_that_is_not_compacted_is_refused(spark: SparkSession, tmp_path:
     with pytest.raises(InvalidInputError, match="plain is not compacted"):
         tidelog.spark.compact(spark, tmp_path / "root", topics=["plain"])
     assert files(tmp_path / "root") == before
+
+
+def make_old(root: Path) -> None:
+    with tidelog.open(root) as store:
+        store.create_topic("old", 3, {"internal.segment.bytes": 2000, "retention.bytes": 5000})
+        store.create_topic("kept", 1, {"internal.segment.bytes": 2000, "retention.ms": -1})
+        for partition in store:
+            for start in range(0, 200, 10):
+                partition.append(
+                    [Record(b"v" * 40, b"k", timestamp=1000 * n) for n in range(start, start + 10)]
+                )
+
+
+def test_retention_leaves_what_the_local_command_leaves(spark: SparkSession, tmp_path: Path) -> None:
+    make_old(tmp_path / "local")
+    shutil.copytree(tmp_path / "local", tmp_path / "spark")
+    with tidelog.open(tmp_path / "local") as store:
+        local = dict(store.apply_retention())
+    before = files(tmp_path / "spark")
+    planned = tidelog.spark.retention(spark, tmp_path / "spark", dry_run=True).toArrow().to_pylist()
+    assert files(tmp_path / "spark") == before
+    found = tidelog.spark.retention(spark, tmp_path / "spark").toArrow().to_pylist()
+    assert [(row["topic"], row["partition"], row["base_offset"]) for row in found] == [
+        (name.topic, name.partition, one.base_offset)
+        for name, plan in sorted(local.items())
+        for one in plan.deletions
+    ]
+    assert len(planned) == len(found) > 10
+    assert {row["topic"] for row in found} == {"old"}
+    assert same_files(tmp_path / "spark", tmp_path / "local")
+
+
+def test_trimming_leaves_what_the_local_command_leaves(spark: SparkSession, tmp_path: Path) -> None:
+    from tidelog.manager.trimming import trim
+
+    make_old(tmp_path / "local")
+    shutil.copytree(tmp_path / "local", tmp_path / "spark")
+    with tidelog.open(tmp_path / "local") as store:
+        for partition in store.topic("kept"):
+            trim(partition, before_ms=77_000)
+    before = files(tmp_path / "spark")
+    options = {"topics": ["kept"], "before_ms": 77_000}
+    planned = tidelog.spark.trim(spark, tmp_path / "spark", dry_run=True, **options).toArrow().to_pylist()
+    assert files(tmp_path / "spark") == before
+    found = tidelog.spark.trim(spark, tmp_path / "spark", **options).toArrow().to_pylist()
+    assert found == planned
+    assert [(row["topic"], row["new_log_start_offset"]) for row in found] == [("kept", 77)]
+    assert same_files(tmp_path / "spark", tmp_path / "local")
+    with pytest.raises(InvalidInputError, match="no topic 'gone'"):
+        tidelog.spark.trim(spark, tmp_path / "spark", topics=["gone"], before_offset=1)
+    with pytest.raises(InvalidInputError, match="one of before_offset and before_ms"):
+        tidelog.spark.trim(spark, tmp_path / "spark")

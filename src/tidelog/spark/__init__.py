@@ -8,7 +8,7 @@
     verifying, reindexing      the local commands' checks and repairs, spread over tasks
     plans                      what a query would read
     sink, sink_options         writing: the data source     partitioner, staging    what a writing task does
-    ingesting                  anything Spark reads -> topics       compacting      partitions, in parallel
+    ingesting                  anything Spark reads -> topics       compacting, retaining      what goes
 
 `pyspark` is an extra; nothing here is imported before it is used.
 """
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tidelog.spark.plans import plan
     from tidelog.spark.profiling import profile
     from tidelog.spark.reindexing import reindex
+    from tidelog.spark.retaining import retention, trim
     from tidelog.spark.sessions import MissingDependencyError, quiet_session, session
     from tidelog.spark.verifying import verify
 
@@ -40,7 +41,9 @@ __all__ = [
     "profile",
     "quiet_session",
     "reindex",
+    "retention",
     "session",
+    "trim",
     "verify",
 ]
 
@@ -56,7 +59,9 @@ _LAZY = {
     "profile": "tidelog.spark.profiling",
     "quiet_session": "tidelog.spark.sessions",
     "reindex": "tidelog.spark.reindexing",
+    "retention": "tidelog.spark.retaining",
     "session": "tidelog.spark.sessions",
+    "trim": "tidelog.spark.retaining",
     "verify": "tidelog.spark.verifying",
 }
 
