@@ -154,11 +154,11 @@ def test_a_cut_log_can_be_cleaned_again() -> None:
 def test_readers_see_every_last_value_while_segments_are_replaced(tmp_path: Path) -> None:
     """Readers go through the log over and over while it is cleaned again and again."""
     with open_log(LOCAL, tmp_path / "t-0", clean=True) as log:
-        fill(log, 200)
+        fill(log, 80)
         expected = committed(log)
         stop = threading.Event()
         failures: list[BaseException] = []
-        rounds = [0, 0, 0]
+        rounds = [0, 0]
 
         def read(number: int) -> None:
             try:
@@ -175,7 +175,7 @@ def test_readers_see_every_last_value_while_segments_are_replaced(tmp_path: Path
         for thread in threads:
             thread.start()
         try:
-            for now_ms in range(NOW_MS, NOW_MS + 4):  # a reader is to see tombstones before they go
+            for now_ms in range(NOW_MS, NOW_MS + 2):  # a reader is to see tombstones before they go
                 clean(log, now_ms, slots=8)
         finally:
             stop.set()
