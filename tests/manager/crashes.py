@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 import tidelog
 from tidelog.errors import LogOfflineError
 from tidelog.manager import BrokerConfig, Partition, Store
-from tidelog.records import Record
+from tidelog.records import Record, decode_records
 from tidelog.testing.crash import CrashFileSystem
 
 __all__ = ["CONFIG", "ROOTS", "Life", "check", "live"]
@@ -263,15 +263,17 @@ def live(seed: int, actions: int = 40) -> Life:
     return _Liver(seed).run(actions)
 
 
-def _records(partition: Partition) -> Iterator[tuple[int, bytes]]:
+def _records(partition: Partition) -> Iterator[tuple[int, bytes | None]]:
     offset = partition.log_start_offset
     while offset < partition.log_end_offset:
-        batch = partition.read_arrow(offset, 1 << 20, columns=("offset", "value"))
-        if not batch.num_rows:
+        fetched = partition.read(offset, 1 << 20)
+        batches = fetched.batches()
+        if not len(batches):
             return  # a segment survived whose predecessor's unsynced end did not
-        for at, value in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
-            yield at, value
-            offset = at + 1
+        for record in decode_records(fetched.data[: batches.end]):
+            if record.offset >= offset:
+                yield record.offset, record.value
+        offset = int(batches.last_offset[-1]) + 1
 
 
 def check(life: Life, step: int, fs: CrashFileSystem, *, again: bool = False) -> None:
