@@ -180,6 +180,18 @@ def test_an_index_without_its_log_is_shown(tmp_path: Path) -> None:
     assert "is not there" in answer.err
 
 
+def test_a_preallocated_index_is_no_damage(tmp_path: Path) -> None:
+    copy = shutil.copytree(TXN, tmp_path / "golden-txn-0")
+    index, times = copy / "00000000000000000000.index", copy / "00000000000000000190.timeindex"
+    with index.open("r+b") as file:
+        file.truncate(1 << 16)
+    times.write_bytes(bytes(12 * 1000))
+    answer = run("dump", index, times)
+    assert answer.code == 0
+    assert entries(answer)[:-1] == entries(run("dump", TXN / index.name))
+    assert f"{times} is preallocated and has no entries yet" in answer.err
+
+
 def test_max_bytes_cuts_between_batches() -> None:
     log = golden_partition("golden-none-0").logs()[0]
     whole = run("dump", log).lines

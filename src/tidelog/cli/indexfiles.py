@@ -54,6 +54,9 @@ def dump_index(path: Path, name: SegmentFileName, checks: IndexChecks, out: Outp
     if not checks.verify_only:
         columns = _OFFSETS if isinstance(index, OffsetIndex) else _TIMES
         show(Listing(columns, zip(keys.tolist(), values.tolist(), strict=True)), out)
+    if len(keys) == 1 and not any(path.read_bytes()[: index.ENTRY_SIZE]):
+        out.warn(f"{path} is preallocated and has no entries yet")
+        return
     batches = _log_batches(path, name.offset, out)
     if batches is None:
         return
