@@ -156,6 +156,8 @@ class Rewriter:
             return InvalidTimestampError(
                 f"the batch at position {row[0]} (offset {row[2]}) has a negative timestamp other than -1"
             )
+        if fault == Fault.BAD_OFFSET:
+            return unpacker.error(row, fault, "a batch's records have offsets that do not grow")
         return unpacker.error(row, fault)
 
     def _make_room(self, offset: int) -> None:

@@ -92,6 +92,6 @@ class Unpacker:
         lifted[12] = messages
         return out.data[:used], lifted
 
-    def error(self, row: list[int], fault: int) -> TidelogError:
-        """What is wrong with a batch."""
-        return fault_error(fault, position=row[0], offset=row[2], source=self._source)
+    def error(self, row: list[int], fault: int, reason: str | None = None) -> TidelogError:
+        """What is wrong with a batch; `reason` in other words than the fault's own."""
+        return fault_error(fault, position=row[0], offset=row[2], source=self._source, reason=reason)
