@@ -1,4 +1,4 @@
-"""Logs in object storage: an S3 API on the loopback, read inside Spark's tasks."""
+"""Logs in object storage: an S3 API on the loopback, read inside Spark's tasks, and exported to."""
 
 from __future__ import annotations
 
@@ -37,14 +37,22 @@ stream = spark.readStream.format("tidelog").option("startingOffsets", "earliest"
 query = stream.writeStream.format("parquet").option("checkpointLocation", out + "/checkpoint")
 query = query.trigger(availableNow=True).start(out + "/data")
 query.awaitTermination(200)
-export = tidelog.spark.export(spark, "s3://golden/clean", out + "/export", isolation="read_uncommitted")
+export = tidelog.spark.export(spark, "s3://golden/clean", "s3://golden/lake", isolation="read_uncommitted")
+exported = sum(row.records for row in export.collect())
+again = tidelog.spark.export(spark, "s3://golden/clean", "s3://golden/lake", isolation="read_uncommitted")
+import pyarrow.dataset as pd, s3fs
+store = s3fs.S3FileSystem()
+lake = pd.dataset("golden/lake", filesystem=store, partitioning="hive").to_table(columns=["topic", "offset"])
 print(json.dumps({
     "rows": offsets(rows),
     "values": sorted(row.value or "" for row in values),
     "committed": offsets(committed),
     "matched": offsets(matched),
     "streamed": offsets(spark.read.parquet(out + "/data")),
-    "exported": sum(row.records for row in export.collect()),
+    "exported": exported,
+    "again": again.count(),
+    "lake": sorted([row["topic"], row["offset"]] for row in lake.to_pylist()),
+    "staging": store.find("golden/lake/_tidelog/staging"),
 }))
 """
 
@@ -114,6 +122,8 @@ def test_a_golden_directory_from_s3(s3: dict[str, str], tmp_path: Path) -> None:
     assert found["rows"] == wanted
     assert found["streamed"] == wanted
     assert found["exported"] == len(wanted)
+    assert found["lake"] == wanted
+    assert (found["again"], found["staging"]) == (0, [])
     none = expected.rows(golden_partition("golden-none-0"))
     assert found["values"] == sorted((row["value"] or b"").hex().upper() for row in none)
     visible = expected.visible(golden_partition("golden-txn-0"), 1390)

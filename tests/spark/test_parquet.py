@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidelog.spark.parquet import NO_DATE, DatedFiles, ParquetSettings, WrittenFile
+from tidelog.spark.places import DirectoryPlace
 
 SCHEMA = pa.schema(
     [("value", pa.binary()), ("offset", pa.int64()), ("timestamp", pa.timestamp("us", tz="UTC"))]
@@ -23,8 +25,9 @@ def batch(first: int, times: list[datetime | None], value: bytes = b"x") -> pa.R
 
 
 def write(directory: Path, batches: list[pa.RecordBatch], **settings: Any) -> list[WrittenFile]:
-    files = DatedFiles(directory, "p", SCHEMA, ParquetSettings(**settings))
-    return [*(file for each in batches for file in files.write(each)), *files.close()]
+    files = DatedFiles(DirectoryPlace(directory, ""), "p", SCHEMA, ParquetSettings(**settings))
+    written = [*(file for each in batches for file in files.write(each)), *files.close()]
+    return [replace(file, path=str(directory / file.path)) for file in written]
 
 
 def test_rows_go_to_the_files_of_their_dates(tmp_path: Path) -> None:

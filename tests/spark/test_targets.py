@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tidelog.errors import DataLossError, InvalidInputError, LogLockedError
-from tidelog.spark.targets import ExportTarget, StagedFile
+from tidelog.spark.places import ObjectPlace
+from tidelog.spark.targets import ExportTarget, StagedFile, target_place
 from tidelog.types import TopicPartition
 
 A0, B0 = TopicPartition("a", 0), TopicPartition("b", 0)
@@ -25,28 +28,30 @@ def visible(target: Path) -> list[str]:
 def stage(held: ExportTarget, *names: str) -> list[StagedFile]:
     files = []
     for name in names:
-        staged = held.staging / name
-        staged.write_text(name)
-        files.append(StagedFile(str(staged.relative_to(held.target)), f"topic=a/{name}.parquet"))
+        staged = f"{held.staging}/{name}"
+        with held.place.sink(staged) as sink:
+            sink.write(name.encode())
+        assert held.place.finish(staged) == len(name)
+        files.append(StagedFile(staged, f"topic=a/{name}.parquet"))
     return files
 
 
 def let_go(held: ExportTarget) -> None:
     """What the system does with a dead process's lock."""
-    held._lock.release()
+    held.place.release()
 
 
 def test_runs_add_up(tmp_path: Path) -> None:
     held = ExportTarget(tmp_path / "out")
     assert held.next_offsets() == {}
     held.commit({A0: 10, B0: 3}, stage(held, "one"))
-    assert visible(held.target) == ["topic=a/one.parquet"]
+    assert visible(tmp_path / "out") == ["topic=a/one.parquet"]
     assert held.next_offsets() == {A0: 10, B0: 3}
     held.release()
     held = ExportTarget(tmp_path / "out")
     held.commit({A0: 12, B0: 3}, stage(held, "two"))
     held.release()
-    assert visible(held.target) == ["topic=a/one.parquet", "topic=a/two.parquet"]
+    assert visible(tmp_path / "out") == ["topic=a/one.parquet", "topic=a/two.parquet"]
     assert ExportTarget(tmp_path / "out").next_offsets() == {A0: 12, B0: 3}
     assert not (tmp_path / "out/_tidelog/staging").exists()
 
@@ -126,3 +131,73 @@ def test_an_export_is_made_one_way(tmp_path: Path) -> None:
     assert held.agree({"values": "json"})["schemas"] == {"t": "x"}
     with pytest.raises(InvalidInputError, match="was exported with values 'json', not 'bytes'"):
         held.agree({"values": "bytes"})
+
+
+# ---- an object store: no lock, no rename
+
+
+@pytest.fixture
+def bucket() -> Iterator[str]:
+    import fsspec
+
+    url = f"memory://{uuid.uuid4().hex}/lake"
+    yield url
+    fsspec.filesystem("memory").rm(url, recursive=True)
+
+
+def objects(url: str, below: str = "topic=a") -> dict[str, bytes]:
+    place = target_place(url)
+    return {name: place.read(f"{below}/{name}") for name in place.names(below)}
+
+
+def test_runs_add_up_in_an_object_store(bucket: str) -> None:
+    held = ExportTarget(bucket)
+    held.commit({A0: 10, B0: 3}, stage(held, "one"))
+    held.release()
+    held = ExportTarget(bucket)
+    assert held.next_offsets() == {A0: 10, B0: 3}
+    held.commit({A0: 12, B0: 3}, stage(held, "two"))
+    held.release()
+    assert objects(bucket) == {"one.parquet": b"one", "two.parquet": b"two"}
+    assert ExportTarget(bucket).next_offsets() == {A0: 12, B0: 3}
+    assert target_place(bucket).names("_tidelog/staging") == []
+
+
+@pytest.mark.parametrize("moves", [0, 1, 2])
+def test_dead_after_the_commit_in_an_object_store(
+    bucket: str, moves: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = ExportTarget(bucket)
+    files = stage(held, "one", "two", "three")
+    move, done = ObjectPlace.move, 0
+
+    def dying(self: ObjectPlace, source: str, target: str) -> None:
+        nonlocal done
+        if done == moves:
+            raise Died
+        done += 1
+        move(self, source, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ObjectPlace, "move", dying)
+        with pytest.raises(Died):
+            held.commit({A0: 10}, files)
+    assert len(objects(bucket)) == moves
+    assert ExportTarget(bucket).next_offsets() == {A0: 10}
+    assert objects(bucket) == {f"{name}.parquet": name.encode() for name in ("one", "three", "two")}
+
+
+def test_of_two_runs_in_an_object_store_one_wins_and_loses_nothing(bucket: str) -> None:
+    slow, fast = ExportTarget(bucket), ExportTarget(bucket)
+    staged = stage(slow, "slow")
+    fast.commit({A0: 10}, stage(fast, "fast"))
+    fast.release()
+    with pytest.raises(LogLockedError, match="came in between; nothing was added"):
+        slow.commit({A0: 9}, staged)
+    slow.release()
+    assert objects(bucket) == {"fast.parquet": b"fast"}
+    winner, waiting = ExportTarget(bucket), ExportTarget(bucket)
+    files = stage(winner, "more")
+    waiting.release()  # must not take away what the other has staged
+    winner.commit({A0: 20}, files)
+    assert sorted(objects(bucket)) == ["fast.parquet", "more.parquet"]

@@ -15,13 +15,12 @@ from tidelog.scanning.ranges import OffsetRange, is_committed, range_bytes
 from tidelog.scanning.salvage import Loss, salvage_task
 from tidelog.scanning.splits import Split, plan_splits
 from tidelog.scanning.tasks import run_task
-from tidelog.scanning.volumes import local_path
 from tidelog.spark.jobs import parallelism, report_frame, run_job
 from tidelog.spark.losses import LossPolicy
 from tidelog.spark.offsets import LogEnds, log_ends, range_of, select_partitions
 from tidelog.spark.options import SourceOptions, Subscribed
 from tidelog.spark.parquet import DatedFiles, ParquetSettings, WrittenFile
-from tidelog.spark.targets import ExportTarget, StagedFile
+from tidelog.spark.targets import ExportTarget, StagedFile, target_place
 from tidelog.spark.value_schemas import choose_decoders
 from tidelog.spark.values import ValueDecoder, ValueFormat
 from tidelog.types import TopicPartition
@@ -77,8 +76,8 @@ class ExportWork:
         """Export a split; its report."""
         decoder = self.decoders[split.topic]
         schema = self.schema(decoder)
-        staging = Path(self.staging)
-        files = DatedFiles(staging, f"{number:06}-{_attempt()}", schema, self.settings)
+        prefix = f"{self.staging}/{number:06}-{_attempt()}"
+        files = DatedFiles(target_place(self.target), prefix, schema, self.settings)
         lost: list[Loss] = []
         closed: list[WrittenFile] = []
         records = invalid = 0
@@ -122,7 +121,7 @@ class ExportWork:
         name = f"{file.first_offset:020}-{file.last_offset:020}.parquet"
         directory = f"topic={split.topic}/partition={split.partition}/date={file.date}"
         return {
-            "staged": str(Path(file.path).relative_to(self.target)),
+            "staged": file.path,
             "path": f"{directory}/{name}",
             "records": file.records,
             "bytes": file.size,
@@ -165,16 +164,15 @@ def export(
     but topic and partition. `value_format` is bytes, string, or json under `schema` (a Spark or Arrow
     schema, a DDL string; inferred from the first records where there is none, and kept for later runs).
     Values that do not decode are null, and whole in the column `value_invalid`. The target is a directory
-    that the driver and all workers share. Returns a row for each split, see `REPORT_SCHEMA`; `report` is
-    told of progress.
+    that the driver and all workers share, or an fsspec URL such as `s3://bucket/lake`. Returns a row for each
+    split, see `REPORT_SCHEMA`; `report` is told of progress.
     """
     options = _options(path, topics, isolation, fail_on_data_loss)
-    directory = _target(target)
     kind = _value_format(value_format, schema)
     columns = ["key", "value", "offset", "timestamp", "timestampType"]
     columns += ["headers"] if include_headers else []
     columns += BATCH_FACTS if include_batch_facts else ()
-    held = ExportTarget(directory)
+    held = ExportTarget(target)
     try:
         held.agree({"version": 1, "values": kind.value, "columns": columns, "isolation": isolation})
         done = held.next_offsets()
@@ -182,8 +180,8 @@ def export(
         ranges = [wanted for wanted in ranges if len(wanted)]
         decoders = choose_decoders(held, ranges, kind, schema, options.committed_only)
         work = ExportWork(
-            str(directory),
-            str(held.staging),
+            held.place.url,
+            held.staging,
             tuple(columns),
             decoders,
             settings or ParquetSettings(),
@@ -214,19 +212,6 @@ def _options(
         return options
     named = (topics,) if isinstance(topics, str) else tuple(topics)
     return replace(options, selection=Subscribed(named))
-
-
-def _target(target: str | Path) -> Path:
-    text = local_path(str(target))
-    if "://" in text:
-        raise InvalidInputError(
-            f"{target} is not a directory of this machine: exports rename files into place, "
-            "which object stores cannot; mount it, or copy the directory there afterwards"
-        )
-    path = Path(text).absolute()
-    if path.exists() and not path.is_dir():
-        raise InvalidInputError(f"{path} is not a directory")
-    return path
 
 
 def _value_format(name: str, schema: Any) -> ValueFormat:

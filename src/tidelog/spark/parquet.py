@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tidelog.storage import LOCAL
+from tidelog.spark.places import Place
 
 __all__ = ["DatedFiles", "ParquetSettings", "WrittenFile"]
 
@@ -46,7 +46,7 @@ class ParquetSettings:
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """A whole file: where it is, the date of its records, and what it holds."""
+    """A whole file: its name in the place, the date of its records, and what it holds."""
 
     path: str
     date: str
@@ -60,10 +60,10 @@ class WrittenFile:
 class _OpenFile:
     """A file under way, and the rows that wait for it."""
 
-    path: Path
+    path: str
     date: str
     writer: pq.ParquetWriter
-    sink: pa.NativeFile
+    sink: Any
     waiting: list[pa.RecordBatch] = field(default_factory=list)
     rows: int = 0
     size: int = 0
@@ -75,8 +75,9 @@ class _OpenFile:
 class DatedFiles:
     """Writes record batches of one schema, which has the columns `offset` and `timestamp`."""
 
-    def __init__(self, directory: Path, prefix: str, schema: pa.Schema, settings: ParquetSettings) -> None:
-        self._directory = directory
+    def __init__(self, place: Place, prefix: str, schema: pa.Schema, settings: ParquetSettings) -> None:
+        """`prefix` is what the files' names in the place begin with."""
+        self._place = place
         self._prefix = prefix
         self._schema = schema
         self._settings = settings
@@ -105,9 +106,9 @@ class DatedFiles:
 
     def _begin(self, date: str) -> _OpenFile:
         settings = self._settings
-        path = self._directory / f"{self._prefix}-{self._count}"
+        path = f"{self._prefix}-{self._count}"
         self._count += 1
-        sink = pa.OSFile(str(path), "wb")
+        sink = self._place.sink(path)
         delta = [name for name in _DELTA if name in self._schema.names]
         writer = pq.ParquetWriter(
             sink,
@@ -135,13 +136,8 @@ class DatedFiles:
             self._write_group(file)
         file.writer.close()
         file.sink.close()
-        handle = LOCAL.open(file.path)
-        try:
-            handle.sync()
-        finally:
-            handle.close()
-        size = LOCAL.stat(file.path).size
-        return WrittenFile(str(file.path), file.date, file.records, size, file.first_offset, file.last_offset)
+        size = self._place.finish(file.path)
+        return WrittenFile(file.path, file.date, file.records, size, file.first_offset, file.last_offset)
 
 
 def _dictionary_columns(schema: pa.Schema) -> list[str]:

@@ -4,16 +4,18 @@
     <target>/_tidelog/export.json          how this export is made: a later run must not make it another way
     <target>/_tidelog/commits/<n>.jsonl    one for each run: first where it ended, then a line for each file
     <target>/_tidelog/published            the last commit whose files are all in place
-    <target>/_tidelog/staging/<run>/       files under way
+    <target>/_tidelog/staging/<n>-<run>/   files under way, of a run that follows commit n
     <target>/_tidelog/.lock                held by the run under way
 
-Names that begin with `_` are passed over by Spark, Hive and Arrow alike. A run:
+The target is a directory or a prefix in an object store (`places`). Names that begin with `_` are passed over
+by Spark, Hive and Arrow alike. A run:
 
-1. takes the lock, puts in place what the last commit lacks, clears the staging;
+1. takes the lock, if there is one, puts in place what the last commit lacks, and clears the staging; without
+   a lock, only what belongs to runs that another commit has overtaken;
 2. reads from the last commit where each partition goes on;
 3. its tasks write whole files into the staging, each attempt under names of its own, and sync them;
 4. writes its commit under the next number: from here on the run has happened;
-5. renames the files into place, then notes the commit as published.
+5. moves the files into place, then notes the commit as published.
 
 A run that dies before 4 has added nothing; one that dies later is finished by the next. No file is ever
 visible before it is whole.
@@ -21,7 +23,6 @@ visible before it is whole.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import uuid
 from collections.abc import Iterable, Iterator
@@ -30,13 +31,16 @@ from pathlib import Path
 from typing import Any
 
 from tidelog.errors import DataLossError, InvalidInputError, LogLockedError
-from tidelog.storage import LOCAL, atomic_write, read_file, rename_noreplace
-from tidelog.storage.lock import RootLock
+from tidelog.spark.places import Place, open_place
 from tidelog.types import TopicPartition
 
-__all__ = ["ExportTarget", "StagedFile"]
+__all__ = ["ExportTarget", "StagedFile", "target_place"]
 
 METADATA = "_tidelog"
+_COMMITS = f"{METADATA}/commits"
+_STAGING = f"{METADATA}/staging"
+_WAY = f"{METADATA}/export.json"
+_PUBLISHED = f"{METADATA}/published"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,59 +51,59 @@ class StagedFile:
     path: str
 
 
+def target_place(target: str | Path) -> Place:
+    """The place that a target is."""
+    return open_place(target, METADATA)
+
+
 class ExportTarget:
     """A target that is held by this run, from its making to `release`."""
 
-    def __init__(self, target: Path) -> None:
+    def __init__(self, target: str | Path) -> None:
         """Take hold of the target, made if need be, and finish what a dead run left."""
-        self.target = target
-        self._metadata = target / METADATA
-        self._commits = self._metadata / "commits"
-        _make_directories(self._commits)
-        self._lock = RootLock(self._metadata)
+        self.place = target_place(target)
+        self.place.hold()
         try:
             self.run = uuid.uuid4().hex
-            self._number = max((int(path.stem) for path in self._commits.glob("*.jsonl")), default=0)
+            self._number = max(map(_number, self.place.names(_COMMITS)), default=0)
+            self._begun = self._number
             self._publish()
-            _remove(self._metadata / "staging")
+            self._clear()
         except BaseException:
-            self._lock.release()
+            self.place.release()
             raise
 
     def release(self) -> None:
         """Clear the staging and let go."""
         try:
-            _remove(self._metadata / "staging")
+            self.place.remove(self.staging)
+            self._clear()
         finally:
-            self._lock.release()
+            self.place.release()
 
     @property
-    def staging(self) -> Path:
+    def staging(self) -> str:
         """Where the tasks of this run write."""
-        directory = self._metadata / "staging" / self.run
-        _make_directories(directory)
-        return directory
+        return f"{_STAGING}/{self._begun:020}-{self.run}"
 
     def agree(self, way: dict[str, Any]) -> dict[str, Any]:
         """Keep the way this export is made; where one is kept already, it must be the same."""
-        path = self._metadata / "export.json"
-        if not path.exists():
-            atomic_write(LOCAL, path, json.dumps(way, indent=1).encode())
+        if not self.place.exists(_WAY):
+            self.place.write(_WAY, json.dumps(way, indent=1).encode())
             return way
-        kept: dict[str, Any] = json.loads(read_file(LOCAL, path))
+        kept: dict[str, Any] = json.loads(self.place.read(_WAY))
         for name, value in way.items():
             if kept.get(name) != value:
                 raise InvalidInputError(
-                    f"{self.target} was exported with {name} {kept.get(name)!r}, not {value!r}: "
+                    f"{self.place.url} was exported with {name} {kept.get(name)!r}, not {value!r}: "
                     "export to another directory"
                 )
         return kept
 
     def remember(self, name: str, value: Any) -> None:
         """Add to what is kept of the way this export is made."""
-        path = self._metadata / "export.json"
-        kept = json.loads(read_file(LOCAL, path))
-        atomic_write(LOCAL, path, json.dumps(kept | {name: value}, indent=1).encode())
+        kept = json.loads(self.place.read(_WAY))
+        self.place.write(_WAY, json.dumps(kept | {name: value}, indent=1).encode())
 
     def next_offsets(self) -> dict[TopicPartition, int]:
         """Where each partition goes on."""
@@ -119,71 +123,55 @@ class ExportTarget:
             ends.setdefault(name.topic, {})[str(name.partition)] = next_offsets[name]
         lines = [{"run": self.run, "next": ends}, *({"staged": f.staged, "path": f.path} for f in files)]
         data = "".join(f"{json.dumps(line)}\n" for line in lines)
-        prepared = self.staging / "commit.jsonl"
-        atomic_write(LOCAL, prepared, data.encode())
         try:
-            rename_noreplace(LOCAL, prepared, self._commit_path(self._number + 1))
+            self.place.create(_commit_name(self._number + 1), data.encode())
         except FileExistsError:
             raise LogLockedError(
-                f"another export to {self.target} came in between; nothing was added: run it again"
+                f"another export to {self.place.url} came in between; nothing was added: run it again"
             ) from None
-        LOCAL.sync_directory(self._commits)
         self._number += 1
         self._publish()
 
-    def _commit_path(self, number: int) -> Path:
-        return self._commits / f"{number:020}.jsonl"
-
     def _read_commit(self) -> tuple[dict[str, Any], Iterator[dict[str, Any]]]:
-        lines = read_file(LOCAL, self._commit_path(self._number)).splitlines()
+        lines = self.place.read(_commit_name(self._number)).splitlines()
         return json.loads(lines[0]), (json.loads(line) for line in lines[1:])
 
     def _publish(self) -> None:
         """Put the files of the last commit in place, as far as they are not."""
-        mark = self._metadata / "published"
-        if not self._number or (mark.exists() and int(read_file(LOCAL, mark)) >= self._number):
+        place = self.place
+        if not self._number or (place.exists(_PUBLISHED) and int(place.read(_PUBLISHED)) >= self._number):
             return
         _, files = self._read_commit()
         directories = set()
         for file in files:
-            staged, final = self.target / file["staged"], self.target / file["path"]
-            _make_directories(final.parent)
+            staged, final = file["staged"], file["path"]
             try:
-                LOCAL.rename(staged, final)
+                place.move(staged, final)
             except FileNotFoundError:
-                if not LOCAL.exists(final):
+                if not place.exists(final):
                     raise DataLossError(
-                        f"{final} was exported, and is neither there nor in the staging; "
+                        f"{place.url}/{final} was exported, and is neither there nor in the staging; "
                         "export to another directory"
                     ) from None
-            directories.add(final.parent)
-        for directory in sorted(directories):
-            LOCAL.sync_directory(directory)
-        atomic_write(LOCAL, mark, str(self._number).encode())
+            directories.add(final.rpartition("/")[0])
+        place.settle(directories)
+        place.write(_PUBLISHED, str(self._number).encode())
+
+    def _clear(self) -> None:
+        """Remove what dead runs have staged: a run can only commit under the number that follows its own."""
+        if self.place.exclusive:
+            self.place.remove(_STAGING)
+            return
+        for name in self.place.names(_STAGING):
+            if _number(name) < self._number:
+                self.place.remove(f"{_STAGING}/{name}")
 
 
-def _make_directories(path: Path) -> None:
-    """Make a directory and those above it, durably, as far as they are not there."""
-    missing = []
-    while not LOCAL.exists(path):
-        missing.append(path)
-        path = path.parent
-    for directory in reversed(missing):
-        with contextlib.suppress(FileExistsError):
-            LOCAL.make_directory(directory)
-        LOCAL.sync_directory(directory.parent)
+def _commit_name(number: int) -> str:
+    return f"{_COMMITS}/{number:020}.jsonl"
 
 
-def _remove(directory: Path) -> None:
-    """Remove a directory and all that is in it. A task of a dead run may still be writing: what is left then
-    is cleared by a later run.
-    """
-    if not LOCAL.exists(directory):
-        return
-    with contextlib.suppress(OSError):
-        for entry in LOCAL.list(directory):
-            if entry.is_directory:
-                _remove(directory / entry.name)
-            else:
-                LOCAL.unlink(directory / entry.name)
-        LOCAL.remove_directory(directory)
+def _number(name: str) -> int:
+    """The number that a name in the metadata begins with; 0 for one that is none of ours."""
+    digits = name[:20]
+    return int(digits) if len(digits) == 20 and digits.isdigit() else 0

@@ -38,7 +38,7 @@ def choose_decoders(
     for topic, text in texts.items():
         if kept.get(topic, text) != text:
             raise InvalidInputError(
-                f"{held.target} has values of {topic} under another schema: export to another directory"
+                f"{held.place.url} has values of {topic} under another schema: export to another directory"
             )
     if texts.keys() - kept.keys():
         held.remember("schemas", kept | texts)

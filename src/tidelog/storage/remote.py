@@ -10,7 +10,7 @@ from typing import Any
 from tidelog.errors import InvalidInputError
 from tidelog.storage.files import DirEntry
 
-__all__ = ["RemoteDirectory", "glob_directories", "open_ro"]
+__all__ = ["RemoteDirectory", "file_system", "glob_directories", "open_ro"]
 
 
 class RemoteDirectory:
@@ -57,23 +57,24 @@ class RemoteDirectory:
 
 def open_ro(url: str, **options: Any) -> RemoteDirectory:
     """The directory at an fsspec URL (`s3://bucket/logs`, `file:///logs`...); options go to fsspec."""
-    fs, root = _file_system(url, options)
+    fs, root = file_system(url, options)
     return RemoteDirectory(fs, root, url)
 
 
 def glob_directories(url: str, **options: Any) -> list[str]:
     """The directories that match an fsspec URL with wildcards, as URLs, by name."""
-    fs, pattern = _file_system(url, options)
+    fs, pattern = file_system(url, options)
     found = fs.glob(pattern, detail=True)
     return sorted(fs.unstrip_protocol(name) for name, info in found.items() if info["type"] == "directory")
 
 
-def _file_system(url: str, options: dict[str, Any]) -> tuple[Any, str]:
+def file_system(url: str, options: dict[str, Any]) -> tuple[Any, str]:
+    """The fsspec file system of a URL, and the path in it. InvalidInputError where there is none."""
     try:
         import fsspec
     except ImportError:
         raise InvalidInputError(
-            f"reading {url!r} needs fsspec: pip install 'tidelog[remote]' (and s3fs, gcsfs... as needed)"
+            f"{url!r} needs fsspec: pip install 'tidelog[remote]' (and s3fs, gcsfs... as needed)"
         ) from None
     try:
         fs, root = fsspec.core.url_to_fs(url, **options)
