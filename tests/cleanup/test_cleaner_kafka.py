@@ -93,7 +93,7 @@ def write(oracle: Oracle, into: Path, **options: Any) -> Path:
     """A log that Kafka wrote."""
     path = into / "source" / "t-0"
     path.mkdir(parents=True)
-    oracle.write_log(path, config=CONFIG, now_ms=NOW_MS, **options)
+    oracle.write_log(path, config=CONFIG | options.pop("config", {}), now_ms=NOW_MS, **options)
     return path
 
 
@@ -142,6 +142,14 @@ def test_a_small_map_ends_rounds_where_kafkas_do(
     many = Pair(oracle, source, tmp_path / "many")
     answer, _ = many.clean(at(NOW_MS, **small), at(NOW_MS + 2 * DAY_MS, **small))
     assert len(answer["end_offsets"]) > 2
+
+
+def test_the_logs_own_times_stay(oracle: Oracle, tmp_path: Path) -> None:
+    """With LogAppendTime all records of a batch have its max timestamp, whatever their deltas say."""
+    stamped = {"message.timestamp.type": "LogAppendTime"}
+    source = write(oracle, tmp_path, seed=41, batches=150, codecs=("none", "lz4"), config=stamped)
+    pair = Pair(oracle, source, tmp_path)
+    pair.clean(at(NOW_MS), at(NOW_MS + 2 * DAY_MS))
 
 
 def test_cleaning_goes_on_from_a_checkpoint(oracle: Oracle, tmp_path: Path) -> None:
