@@ -17,6 +17,7 @@ import pytest
 
 from tests.cli.command import COMMAND, on_terminal, run
 from tests.golden import GOLDEN, GoldenPartition, golden_partition, golden_partitions
+from tests.spark.conftest import require_spark
 from tidelog.cli.following import follow
 from tidelog.cli.output import PlainOutput
 from tidelog.cli.reading import select
@@ -245,8 +246,13 @@ def test_search_goes_over_many_partitions() -> None:
 
 @pytest.mark.slow
 def test_search_by_spark_finds_the_same() -> None:
-    options = ("search", "--match", "w1.1a", "--json", "--topic", "golden-none", CLEAN)
-    assert run(*options, "--spark", "local[2]").out == run(*options).out
+    require_spark()
+    options = ["search", "--match", "w1.1a", "--json", "--topic", "golden-none", str(CLEAN)]
+    done = subprocess.run(
+        [COMMAND, *options, "--spark", "local[2]"], capture_output=True, text=True, timeout=250, check=True
+    )
+    assert done.stdout
+    assert done.stdout == run(*options).out
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -18,6 +18,9 @@ from tidelog.cli.filters import RecordFilter
 from tidelog.cli.output import Column, Output
 from tidelog.cli.reading import Selection, read_tasks
 from tidelog.scanning.tasks import ScanTask
+
+if TYPE_CHECKING:
+    from tidelog.spark.jobs import Bin
 
 __all__ = ["COUNT_COLUMNS", "count_matches", "search_by_spark", "search_on_threads"]
 
@@ -39,10 +42,10 @@ class _Search:
     columns: tuple[str, ...]
     limit: int | None
 
-    def matches(self, task: ScanTask) -> list[pa.RecordBatch]:
-        """The matches in a task, no more than the limit."""
+    def matches(self, tasks: Sequence[ScanTask]) -> list[pa.RecordBatch]:
+        """The matches in tasks, no more than the limit."""
         found, left = [], self.limit
-        for batch in read_tasks([task], self.columns, self.wanted):
+        for batch in read_tasks(tasks, self.columns, self.wanted):
             found.append(batch if left is None else batch.slice(0, left))
             if left is not None:
                 left -= found[-1].num_rows
@@ -50,9 +53,9 @@ class _Search:
                     break
         return found
 
-    def __call__(self, number: int, task: ScanTask) -> list[dict[str, Any]]:
-        """The matches as a row of a Spark job's report."""
-        found = self.matches(task)
+    def __call__(self, number: int, share: Bin[ScanTask]) -> list[dict[str, Any]]:
+        """The matches in a share as a row of a Spark job's report."""
+        found = self.matches(share.items)
         if not found:
             return []
         sink = pa.BufferOutputStream()
@@ -77,7 +80,7 @@ def search_on_threads(
     try:
         while True:
             for task in tasks:
-                waiting.append((task, pool.submit(search.matches, task)))
+                waiting.append((task, pool.submit(search.matches, [task])))
                 if len(waiting) >= 2 * threads:
                     break
             if not waiting:
@@ -98,11 +101,13 @@ def search_by_spark(
 ) -> Iterator[pa.RecordBatch]:
     """Matches in the same order, found by the workers of a Spark cluster that can reach the files."""
     from tidelog.spark import quiet_session
-    from tidelog.spark.jobs import run_job
+    from tidelog.spark.jobs import pack, run_job, share_bytes
 
     search = _Search(selection.wanted, tuple(columns), limit)
+    tasks = selection.tasks()
     with quiet_session(master) as session:
-        rows = run_job(session, search, selection.tasks(), _REPORT, report)
+        shares = pack(tasks, share_bytes(session, sum(task.size for task in tasks)))
+        rows = run_job(session, search, shares, _REPORT, report)
     for row in sorted(rows, key=lambda row: int(row["number"])):
         with pa.ipc.open_stream(row["found"]) as stream:
             yield from stream
