@@ -234,7 +234,13 @@ def test_the_metadata_log_is_never_touched(tmp_path: Path) -> None:
 def test_what_cannot_be_compacted_is_said_in_a_sentence(root: Path, tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
+    chance = tmp_path / "my-project-1"
+    chance.mkdir()
+    (chance / "notes.txt").write_text("no log")
+    going = shutil.copytree(root / "users-0", tmp_path / "x" / f"users-0.{'0' * 32}-delete")
     cases: list[tuple[tuple[str | Path, ...], str]] = [
+        ((chance,), "my-project-1"),
+        ((going,), "users-0."),
         ((empty,), "neither a partition's directory"),
         ((tmp_path / "missing",), "not a directory"),
         ((root, "--topic", "nothing"), "there is no topic nothing"),
@@ -246,6 +252,7 @@ def test_what_cannot_be_compacted_is_said_in_a_sentence(root: Path, tmp_path: Pa
         answer = run_here("compact", *args)
         assert (answer.code, answer.out) == (2, ""), args
         assert sentence in answer.err
+    assert [file.name for file in chance.iterdir()] == ["notes.txt"]
 
 
 @pytest.mark.parametrize("field", [7, 20, 70], ids=["offset", "checksum", "record"])

@@ -21,12 +21,14 @@ from tidelog.cli.finding import one_partition, view_at_rest
 from tidelog.cli.output import Cell, Column, Output
 from tidelog.config import LogConfig
 from tidelog.manager.compacting import Advance, Compacted, Compaction, compact_at_rest, compaction_config
+from tidelog.manager.metadata.files import read_cluster_metadata
+from tidelog.manager.metadata.image import MetadataImage
 from tidelog.manager.recovery import is_partition
 from tidelog.manager.root import Checkpoint
 from tidelog.manager.verification.root import partition_directories
 from tidelog.storage import LOCAL, read_offset_checkpoint
 from tidelog.storage.files import parent
-from tidelog.storage.names import META_PROPERTIES_FILE, parse_partition_directory
+from tidelog.storage.names import META_PROPERTIES_FILE, DirectoryState, parse_partition_directory
 from tidelog.types import TopicPartition
 
 __all__ = ["compact_path"]
@@ -74,7 +76,7 @@ def compact_path(
     alone = is_partition(LOCAL, directory)
     if alone and topics:
         raise UsageError(f"--topic is for roots; {directory} is one partition")
-    names = [Path(directory).name] if alone else _names(directory, topics)
+    names = [_one(directory)] if alone else _names(directory, topics)
     request = Compaction(
         LOCAL,
         parent(directory) if alone else directory,
@@ -84,9 +86,21 @@ def compact_path(
         by_name=alone or bool(topics),
         settings=parse_settings(settings),
     )
+    image = read_cluster_metadata(LOCAL, request.root).image
     for name in names if request.by_name else ():  # before anything is changed
-        compaction_config(request, parse_partition_directory(name).topic_partition)
-    return _show(request, output) if dry_run else _compact(request, output)
+        compaction_config(request, parse_partition_directory(name).topic_partition, image)
+    return _show(request, output, image) if dry_run else _compact(request, output)
+
+
+def _one(directory: str) -> str:
+    """The name of a partition's directory; UsageError where it holds no log, or one that is to be deleted."""
+    one_partition(Path(directory))
+    name = Path(directory).name
+    if parse_partition_directory(name).state is not DirectoryState.LIVE:
+        raise UsageError(
+            f"{directory} is not in use: its name says that it is to be deleted or was set aside"
+        )
+    return name
 
 
 def _names(root: str, topics: Sequence[str]) -> list[str]:
@@ -189,13 +203,13 @@ class _NextSegment:
     first_batch_timestamp: int = -1
 
 
-def _show(request: Compaction, output: Output) -> int:
+def _show(request: Compaction, output: Output, image: MetadataImage) -> int:
     read = [0, 0]
 
     def rows() -> Iterator[Sequence[Cell]]:
         for name in request.names:
             partition = parse_partition_directory(name).topic_partition
-            config = compaction_config(request, partition)
+            config = compaction_config(request, partition, image)
             if config is None:
                 continue
             facts, checkpoint = _facts(request, name, config)

@@ -28,6 +28,7 @@ from tidelog.config import LogConfig
 from tidelog.errors import InvalidInputError, LogError, TidelogError
 from tidelog.log import Log
 from tidelog.manager.metadata.files import read_cluster_metadata
+from tidelog.manager.metadata.image import MetadataImage
 from tidelog.manager.root import NO_BROKER_EPOCH, Checkpoint
 from tidelog.manager.topics import known_config
 from tidelog.storage import FileSystem, read_offset_checkpoint, write_offset_checkpoint
@@ -93,13 +94,14 @@ class Compacted:
     error: str | None = None
 
 
-def compaction_config(request: Compaction, partition: TopicPartition) -> LogConfig | None:
+def compaction_config(
+    request: Compaction, partition: TopicPartition, image: MetadataImage
+) -> LogConfig | None:
     """The configuration that a partition is compacted with; None if its topic is not a compacted one."""
     if partition.topic == CLUSTER_METADATA_TOPIC:
         if request.by_name:
             raise InvalidInputError(f"{partition} is a broker's own metadata log, which is never compacted")
         return None
-    image = read_cluster_metadata(request.fs, request.root).image
     if partition.topic in image.topics:
         known, _ = known_config(image.topic_config(partition.topic), LogConfig())
     else:
@@ -122,12 +124,13 @@ def compact_at_rest(
 ) -> Iterator[Compacted]:
     """Compact one log after the other. `check` may raise to stop; what was swapped in by then stays."""
     with _Hold(request.fs, request.root) as hold:
+        image = read_cluster_metadata(request.fs, request.root).image
         offset_map = OffsetMap(request.dedupe_buffer_bytes, request.load_factor)
         for name in request.names:
             partition = parse_partition_directory(name).topic_partition
             path = f"{request.root}/{name}"
             try:
-                config = compaction_config(request, partition)
+                config = compaction_config(request, partition, image)
                 if config is None:
                     continue
                 done = _Job(request, hold, partition, path, config, offset_map, observe, check).run()
@@ -148,6 +151,7 @@ class _Hold:
         self._lock: RootLock | None = None
         self._epoch = NO_BROKER_EPOCH
         self._open = 0
+        self._checkpoints: dict[Checkpoint, dict[TopicPartition, int]] = {}
         self.clean = not self._known
         """Whether the logs were closed in order."""
 
@@ -200,17 +204,18 @@ class _Hold:
         """It was closed in order."""
         self._open -= 1
 
-    def checkpoint(self, name: str, partition: TopicPartition) -> int | None:
-        """What a checkpoint says of a partition."""
-        return read_offset_checkpoint(self._fs, self._file(name)).get(partition)
+    def checkpoint(self, kind: Checkpoint) -> dict[TopicPartition, int]:
+        """What a checkpoint says."""
+        if kind not in self._checkpoints:
+            self._checkpoints[kind] = read_offset_checkpoint(self._fs, self._file(kind.value))
+        return self._checkpoints[kind]
 
-    def write(self, name: str, partition: TopicPartition, offset: int) -> None:
+    def write(self, kind: Checkpoint, partition: TopicPartition, offset: int) -> None:
         """Say something of a partition in a checkpoint, durably; nothing where there is no root."""
         if self._known:
-            path = self._file(name)
-            write_offset_checkpoint(
-                self._fs, path, read_offset_checkpoint(self._fs, path) | {partition: offset}
-            )
+            offsets = self.checkpoint(kind)
+            offsets[partition] = offset
+            write_offset_checkpoint(self._fs, self._file(kind.value), offsets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +241,7 @@ class _Job:
         finally:
             if not log.is_offline:
                 self.hold.closed()
-        self.hold.write(Checkpoint.RECOVERY_POINTS.value, self.partition, end)
+        self.hold.write(Checkpoint.RECOVERY_POINTS, self.partition, end)
         return done
 
     def _opened(self) -> Log:
@@ -245,21 +250,21 @@ class _Job:
             self.path,
             self.config,
             clean=hold.clean,
-            log_start_offset=hold.checkpoint(Checkpoint.LOG_STARTS.value, partition) or 0,
-            recovery_point=hold.checkpoint(Checkpoint.RECOVERY_POINTS.value, partition) or 0,
+            log_start_offset=hold.checkpoint(Checkpoint.LOG_STARTS).get(partition, 0),
+            recovery_point=hold.checkpoint(Checkpoint.RECOVERY_POINTS).get(partition, 0),
             fs=self.request.fs,
         )
-        mark = hold.checkpoint(Checkpoint.HIGH_WATERMARKS.value, partition)
-        log.update_high_watermark(log.log_end_offset if mark is None else mark)
+        marks = hold.checkpoint(Checkpoint.HIGH_WATERMARKS)
+        log.update_high_watermark(marks.get(partition, log.log_end_offset))
         return log
 
     def _compact(self, log: Log) -> Compacted:
-        name = Checkpoint.CLEANED.value
         segments = log.segments
         done = Compacted(self.partition, self.path, len(segments), segments.size_in_bytes)
         if segments.last.size and log.last_stable_offset > segments.last.base_offset:
             log.roll()
-        checkpoint = None if self.request.from_start else self.hold.checkpoint(name, self.partition)
+        cleaned = self.hold.checkpoint(Checkpoint.CLEANED).get(self.partition)
+        checkpoint = None if self.request.from_start else cleaned
         plan = plan_cleaning(facts_of(log), checkpoint, self.request.now_ms)
         report = None
         if plan.cleanable_bytes:
@@ -272,7 +277,7 @@ class _Job:
                     now_ms=self.request.now_ms,
                     check=self.check,
                     progress=_Deltas(advance),
-                    checkpoint=lambda end: self.hold.write(name, self.partition, end),
+                    checkpoint=lambda end: self.hold.write(Checkpoint.CLEANED, self.partition, end),
                 )
         return replace(
             done,
