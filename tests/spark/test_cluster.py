@@ -27,6 +27,8 @@ from tests.scanning import expected
 from tests.spark.conftest import SETTINGS, require_spark
 from tests.spark.connector import ROOT
 from tests.spark.writer import LogWriter
+from tidelog.manager.verification import verify_root
+from tidelog.storage import LOCAL
 
 PARTITIONS, BATCHES, PER_BATCH = 24, 40, 500
 
@@ -141,7 +143,7 @@ def cluster(worker_python: Path, tmp_path_factory: pytest.TempPathFactory) -> It
 
 SCRIPT = """
 import json, sys, time
-import tidelog.spark
+import tidelog.spark, tidelog.spark.jobs
 master, settings, golden, log, out = sys.argv[1], json.loads(sys.argv[2]), *sys.argv[3:6]
 spark = tidelog.spark.session(master, config=settings)
 spark.sparkContext.setLogLevel("OFF")
@@ -157,7 +159,15 @@ modules = spark.range(0, 8, 1, 8).mapInArrow(module, "file string").distinct().c
 print("exporting", flush=True)
 report = tidelog.spark.export(spark, log, out, value_format="string").collect()
 profiled = tidelog.spark.profile(spark, log).selectExpr("sum(records) AS n").first().n
+tidelog.spark.jobs._MIN_SHARE_BYTES = 1  # several tasks for little data
+print("verifying", flush=True)
+found = [tidelog.spark.verify(spark, log, piece_bytes=5000).collect() for _ in range(3)]
+rebuilt = tidelog.spark.reindex(spark, log).collect()
+after = tidelog.spark.verify(spark, log).where("kind = 'damage'").count()
 print(json.dumps({
+    "found": [[list(row) for row in each] for each in found],
+    "rebuilt": [row.indexes for row in rebuilt],
+    "after": after,
     "rows": sorted([row.topic, row.partition, row.offset] for row in rows),
     "modules": [row.file for row in modules],
     "records": sum(row.records for row in report),
@@ -168,9 +178,7 @@ print(json.dumps({
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_a_cluster_reads_exports_and_profiles_though_an_executor_dies(
-    cluster: Cluster, tmp_path: Path
-) -> None:
+def test_a_cluster_reads_exports_and_verifies_though_executors_die(cluster: Cluster, tmp_path: Path) -> None:
     import pyarrow.dataset as ds
 
     log, out = tmp_path / "log", tmp_path / "out"
@@ -180,6 +188,13 @@ def test_a_cluster_reads_exports_and_profiles_though_an_executor_dies(
         for _ in range(BATCHES):
             writer.append([str(number + n).encode() for n in range(PER_BATCH)])
             number += PER_BATCH
+    findings = [
+        [one.kind.value, one.file, one.position, one.offset, one.end_offset, one.cause]
+        for one in verify_root(LOCAL, str(log))
+    ]
+    damaged = [one for one in findings if one[0] == "damage"]
+    missing = [one for one in damaged if one[5] == "the index is missing"]
+    assert len(missing) > PARTITIONS
     settings = SETTINGS | {"spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1"}
     golden = json.dumps([str(GOLDEN / "clean"), str(GOLDEN / "legacy")])
     environment = os.environ | {
@@ -198,7 +213,10 @@ def test_a_cluster_reads_exports_and_profiles_though_an_executor_dies(
     try:
         assert driver.stdout is not None
         assert driver.stdout.readline().strip() == "exporting", driver.stderr.read() if driver.stderr else ""
-        killed = _kill_one(cluster, out / "_tidelog/staging")
+        killed = [_kill_one(cluster, out / "_tidelog/staging")]
+        assert driver.stdout.readline().strip() == "verifying"
+        killed.append(cluster.executors()[-1])
+        os.kill(killed[-1], signal.SIGKILL)
         said, errors = driver.communicate(timeout=900)
         assert driver.returncode == 0, errors[-4000:]
     finally:
@@ -206,7 +224,10 @@ def test_a_cluster_reads_exports_and_profiles_though_an_executor_dies(
             os.killpg(driver.pid, signal.SIGKILL)
         driver.wait()
     found = json.loads(said.splitlines()[-1])
-    assert killed not in cluster.executors()
+    assert not {*killed} & {*cluster.executors()}
+    assert found["found"] == [findings] * 3
+    assert sum(map(len, found["rebuilt"])) == len(missing)
+    assert found["after"] == len(damaged) - len(missing)
     wanted = [
         [row["topic"], row["partition"], row["offset"]]
         for partition in golden_partitions()
