@@ -8,7 +8,6 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidelog.records.batches import BatchTable
 from tidelog.records.columns import from_numbers
@@ -53,7 +52,7 @@ class BatchFacts:
         if name == "sequence":
             return from_numbers(self._sequences())
         if name == "codec":
-            return pc.take(_codec_names(), self._spread(table.codec, np.int32))
+            return _codec_names().take(self._spread(table.codec, np.int32))
         if name == "transactional":
             return self._spread(table.is_transactional, np.bool_)
         if name == "control":

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidelog.errors import InvalidInputError, InvalidTimestampError
 from tidelog.kernels.encode import Column, Records
@@ -203,7 +202,9 @@ def _timestamps(array: pa.Array | None, now_ms: int) -> Int64s | None:
         if array.type != pa.int64():
             array = array.cast(pa.int64())
         if times != 1:
-            array = pc.multiply_checked(array, times)
+            from pyarrow.compute import multiply_checked  # takes long to import, and is seldom needed
+
+            array = multiply_checked(array, times)
     except pa.ArrowInvalid as error:
         raise InvalidTimestampError(f"column 'timestamp' does not fit milliseconds: {error}") from error
     if divide != 1:
