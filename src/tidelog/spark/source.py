@@ -1,8 +1,12 @@
-"""`format("tidelog")`: the data source that Spark finds by itself, through `pyspark_tidelog`."""
+"""`format("tidelog")`: the data source that Spark finds by itself, through `pyspark_tidelog`.
+
+Spark starts a Python process for each `load` only to ask this: what a query does not need is imported late.
+"""
 
 from __future__ import annotations
 
 from collections.abc import MutableMapping
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
@@ -11,9 +15,10 @@ from tidelog.spark.batch import BatchReader
 from tidelog.spark.offsets import select_partitions
 from tidelog.spark.options import SourceOptions
 from tidelog.spark.schemas import Wanted, source_schema
-from tidelog.spark.sink import BatchSink, StreamSink
-from tidelog.spark.sink_options import SinkOptions
-from tidelog.spark.streaming import StreamReader
+
+if TYPE_CHECKING:
+    from tidelog.spark.sink import BatchSink, StreamSink
+    from tidelog.spark.streaming import StreamReader
 
 __all__ = ["TidelogSource"]
 
@@ -41,12 +46,20 @@ class TidelogSource(DataSource):
 
     def streamReader(self, schema: StructType) -> StreamReader:
         """A stream of the columns in `schema`."""
+        from tidelog.spark.streaming import StreamReader
+
         return StreamReader(self._options, Wanted.of(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchSink:
         """A batch write of rows with these columns."""
+        from tidelog.spark.sink import BatchSink
+        from tidelog.spark.sink_options import SinkOptions
+
         return BatchSink(SinkOptions.parse(self.options), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamSink:
         """A stream of rows with these columns."""
+        from tidelog.spark.sink import StreamSink
+        from tidelog.spark.sink_options import SinkOptions
+
         return StreamSink(SinkOptions.parse(self.options), schema, overwrite)
