@@ -92,6 +92,25 @@ def _row(rows: cython.const[cython.longlong][:, ::1], i: cython.Py_ssize_t) -> _
         return rows[i].tolist()
 
 
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _nothing() -> Verdict:
+    """No record stays."""
+    return Verdict(
+        kept=0,
+        keyless=0,
+        tombstones=0,
+        first_timestamp=-1,
+        first_offset=-1,
+        last_offset=-1,
+        max_timestamp=-1,
+        with_tombstones=False,
+        fault=0,
+    )
+
+
 @cython.final
 @cython.cclass
 class Filter:
@@ -155,17 +174,7 @@ class Filter:
 
     def _decide(self, p, pos, end, row, flags):
         """Mark the records of a batch that stay."""
-        v: Verdict = Verdict(
-            kept=0,
-            keyless=0,
-            tombstones=0,
-            first_timestamp=-1,
-            first_offset=-1,
-            last_offset=-1,
-            max_timestamp=-1,
-            with_tombstones=False,
-            fault=0,
-        )
+        v: Verdict = _nothing()
         keep_deletes: cython.bint
         stays: cython.int
         i: cython.Py_ssize_t
@@ -353,17 +362,7 @@ class Filter:
         horizon: cython.longlong = row[7] if row[5] == 2 and (row[6] & 0x40) != 0 else -1
         is_new: cython.bint
         if flags & DISCARD or row[12] == 0:
-            verdict = Verdict(
-                kept=0,
-                keyless=0,
-                tombstones=0,
-                first_timestamp=-1,
-                first_offset=-1,
-                last_offset=-1,
-                max_timestamp=-1,
-                with_tombstones=False,
-                fault=0,
-            )
+            verdict = _nothing()
         else:
             verdict = self._decide(q, pos, limit, row, flags)
             if verdict.fault != 0:
@@ -395,17 +394,7 @@ class Filter:
         self.batches += 1
 
     def _run(self, p, size, rows, flags, origin, scratch):
-        none: Verdict = Verdict(
-            kept=0,
-            keyless=0,
-            tombstones=0,
-            first_timestamp=-1,
-            first_offset=-1,
-            last_offset=-1,
-            max_timestamp=-1,
-            with_tombstones=False,
-            fault=0,
-        )
+        none: Verdict = _nothing()
         start: cython.longlong
         end: cython.longlong
         n: cython.longlong

@@ -24,6 +24,9 @@ cdef class Chunk:
     cdef Py_ssize_t n
     cdef Py_ssize_t pos
 
+    cdef int _read_body(
+        self, const unsigned char* p, Py_ssize_t i, Py_ssize_t pos, Py_ssize_t limit, KeyMap keymap
+    ) noexcept nogil
     cdef int read(
         self,
         const unsigned char* p,

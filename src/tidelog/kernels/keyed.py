@@ -106,6 +106,39 @@ class Chunk:
     if not cython.compiled:
         __init__ = __cinit__
 
+    def _read_body(self, p, i, pos, limit, keymap):
+        """Key, value and headers of record `i`, which fill p[pos:limit]; 0 or the fault."""
+        v: Var = _varint(p, pos, limit, 28)
+        self.records[i].body = pos
+        self.records[i].kind = 0
+        if v.pos < 0:
+            return -v.pos
+        if v.value > limit - v.pos:
+            return RECORD_OVERRUN
+        if v.value >= 0:
+            self.records[i].kind = HAS_KEY
+            self.records[i].hash = keymap.hash_of(p, v.pos, v.value)
+            keymap.expect(self.records[i].hash)
+            v.pos += v.value
+        v = _varint(p, v.pos, limit, 28)
+        if v.pos < 0:
+            return -v.pos
+        if v.value > limit - v.pos:
+            return RECORD_OVERRUN
+        if v.value >= 0:
+            self.records[i].kind |= HAS_VALUE
+            v.pos += v.value
+        v = _varint(p, v.pos, limit, 28)
+        if v.pos < 0:
+            return -v.pos
+        if v.value < 0 or v.value > limit - v.pos:
+            return RECORD_OVERRUN
+        if v.value != 0:
+            v.pos = _headers_end(p, v.pos, limit, v.value)
+            if v.pos < 0:
+                return -v.pos
+        return 0 if v.pos == limit else RECORD_OVERRUN
+
     def read(self, p, end, left, row, keymap):
         """Read the next of the `left` records in p[pos:end] of the batch `row`; 0 or the fault."""
         n: cython.Py_ssize_t = CHUNK if left > CHUNK else left
@@ -113,6 +146,7 @@ class Chunk:
         pos: cython.Py_ssize_t = self.pos
         limit: cython.Py_ssize_t
         stamped: cython.bint = (row[6] & 8) != 0
+        fault: cython.int
         v: Var
         self.n = 0
         for i in range(n):
@@ -134,37 +168,9 @@ class Chunk:
             if v.pos < 0:
                 return -v.pos
             self.records[i].offset = wrapping_add(row[2], v.value)
-            self.records[i].body = v.pos
-            self.records[i].kind = 0
-            v = _varint(p, v.pos, limit, 28)
-            if v.pos < 0:
-                return -v.pos
-            if v.value > limit - v.pos:
-                return RECORD_OVERRUN
-            if v.value >= 0:
-                self.records[i].kind = HAS_KEY
-                self.records[i].hash = keymap.hash_of(p, v.pos, v.value)
-                keymap.expect(self.records[i].hash)
-                v.pos += v.value
-            v = _varint(p, v.pos, limit, 28)
-            if v.pos < 0:
-                return -v.pos
-            if v.value > limit - v.pos:
-                return RECORD_OVERRUN
-            if v.value >= 0:
-                self.records[i].kind |= HAS_VALUE
-                v.pos += v.value
-            v = _varint(p, v.pos, limit, 28)
-            if v.pos < 0:
-                return -v.pos
-            if v.value < 0 or v.value > limit - v.pos:
-                return RECORD_OVERRUN
-            if v.value != 0:
-                v.pos = _headers_end(p, v.pos, limit, v.value)
-                if v.pos < 0:
-                    return -v.pos
-            if v.pos != limit:
-                return RECORD_OVERRUN
+            fault = self._read_body(p, i, v.pos, limit, keymap)
+            if fault != 0:
+                return fault
             pos = limit
         self.n = n
         self.pos = pos
