@@ -34,7 +34,7 @@ from tidelog.manager.publishing.waiting import open_waiting
 from tidelog.manager.root import Checkpoint
 from tidelog.manager.store import Store
 from tidelog.segment import SealedSegment
-from tidelog.spark.jobs import run_job
+from tidelog.spark.jobs import report_frame, run_job
 from tidelog.spark.sink_options import SinkOptions
 from tidelog.storage import LOCAL
 from tidelog.storage.names import FileKind, Transient, format_segment_file, parse_segment_file
@@ -289,10 +289,6 @@ def _row_of(store: Store, split: CompactSplit) -> dict[str, Any]:
 
 
 def _frame(spark: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:
-    from pyspark.sql.pandas.types import from_arrow_schema
-
     kept = [{name: row.get(name) for name in COMPACT_SCHEMA.names} for row in rows]
-    table = pa.Table.from_pylist(
-        sorted(kept, key=lambda row: (row["topic"], row["partition"])), COMPACT_SCHEMA
-    )
-    return spark.createDataFrame(table, schema=from_arrow_schema(COMPACT_SCHEMA))
+    kept.sort(key=lambda row: (row["topic"], row["partition"]))
+    return report_frame(spark, kept, COMPACT_SCHEMA)

@@ -21,7 +21,7 @@ import pyarrow as pa
 from tidelog.errors import InvalidInputError
 from tidelog.scanning.partitions import list_partitions
 from tidelog.scanning.stability import log_end_offset
-from tidelog.spark.jobs import ours
+from tidelog.spark.jobs import ours, report_frame
 from tidelog.spark.sink import check_columns
 from tidelog.spark.sink_options import SinkOptions
 from tidelog.storage.names import CLUSTER_METADATA_TOPIC
@@ -254,8 +254,6 @@ def _ends(options: SinkOptions) -> dict[TopicPartition, int]:
 def _report(
     spark: SparkSession, before: Mapping[TopicPartition, int], after: Mapping[TopicPartition, int]
 ) -> DataFrame:
-    from pyspark.sql.pandas.types import from_arrow_schema
-
     rows = [
         {
             "topic": name.topic,
@@ -267,5 +265,4 @@ def _report(
         for name, end in sorted(after.items())
         if end > before.get(name, 0)
     ]
-    table = pa.Table.from_pylist(rows, schema=INGEST_SCHEMA)
-    return spark.createDataFrame(table, schema=from_arrow_schema(INGEST_SCHEMA))
+    return report_frame(spark, rows, INGEST_SCHEMA)

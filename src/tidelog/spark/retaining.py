@@ -21,7 +21,7 @@ from tidelog.manager.retaining import plan_root_retention
 from tidelog.manager.trimming import plan_trim
 from tidelog.manager.trimming import trim as trim_partition
 from tidelog.scanning.partitions import Partition, list_partitions
-from tidelog.spark.jobs import run_job
+from tidelog.spark.jobs import report_frame, run_job
 from tidelog.spark.sink_options import SinkOptions
 from tidelog.storage import LOCAL
 from tidelog.storage.names import CLUSTER_METADATA_TOPIC
@@ -155,7 +155,7 @@ def retention(
                 partition = store.partition(topic, number).topic_partition
                 for plan in store.apply_retention(partition).values():
                     rows += _retention_rows(topic, number, plan.deletions)
-    return _frame(spark, rows, RETENTION_SCHEMA)
+    return report_frame(spark, rows, RETENTION_SCHEMA)
 
 
 def trim(
@@ -184,7 +184,7 @@ def trim(
                 )
                 for row in rows
             ]
-    return _frame(spark, rows, TRIM_SCHEMA)
+    return report_frame(spark, rows, TRIM_SCHEMA)
 
 
 def _splits(root: str, topics: Iterable[str] | None) -> list[RootSplit]:
@@ -215,9 +215,3 @@ def _run(
 ) -> list[dict[str, Any]]:
     rows = run_job(spark, work, splits, schema)
     return sorted(rows, key=lambda row: (row["topic"], row["partition"], *list(row.values())[2:3]))
-
-
-def _frame(spark: SparkSession, rows: list[dict[str, Any]], schema: pa.Schema) -> DataFrame:
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    return spark.createDataFrame(pa.Table.from_pylist(rows, schema), schema=from_arrow_schema(schema))
