@@ -21,10 +21,7 @@ def cat(
     since: options.StartTime = None,
     to_offset: options.EndOffset = None,
     until: options.EndTime = None,
-    limit: Annotated[
-        int | None,
-        typer.Option("--limit", "-n", metavar="N", min=0, help="No more than so many.", show_default=False),
-    ] = None,
+    limit: options.Limit = None,
     last: Annotated[
         int | None,
         typer.Option(

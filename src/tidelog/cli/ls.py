@@ -16,7 +16,7 @@ def ls(
     paths: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="PATH...",
+            metavar="PATH",
             help="Roots (log.dirs) or partition directories, globs, or URLs; else the current directory.",
             show_default=False,
         ),

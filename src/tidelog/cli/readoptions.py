@@ -20,6 +20,7 @@ __all__ = [
     "Format",
     "Key",
     "KeyMatch",
+    "Limit",
     "Partitions",
     "Paths",
     "Show",
@@ -33,9 +34,7 @@ __all__ = [
 
 Paths = Annotated[
     list[str],
-    typer.Argument(
-        metavar="PATH...", help="Partition or root directories, globs, or URLs.", show_default=False
-    ),
+    typer.Argument(metavar="PATH", help="Partition or root directories, globs, or URLs.", show_default=False),
 ]
 Topics = Annotated[
     list[str] | None, typer.Option("--topic", metavar="NAME", help="Only this topic.", show_default=False)
@@ -66,6 +65,10 @@ EndTime = Annotated[
     typer.Option(
         "--until", metavar="TIME", help="Up to before the first record of this time.", show_default=False
     ),
+]
+Limit = Annotated[
+    int | None,
+    typer.Option("--limit", "-n", metavar="N", min=0, help="No more than so many.", show_default=False),
 ]
 Committed = Annotated[bool, typer.Option("--committed", help="Leave out aborted and undecided transactions.")]
 Key = Annotated[

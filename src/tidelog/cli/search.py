@@ -16,6 +16,17 @@ if TYPE_CHECKING:
 
 __all__ = ["search"]
 
+Threads = Annotated[
+    int | None,
+    typer.Option("--threads", metavar="N", min=1, help="How many at a time.", show_default="all cores"),
+]
+Spark = Annotated[
+    str | None,
+    typer.Option(
+        "--spark", metavar="MASTER", help="Let Spark do it, such as 'local[*]'.", show_default=False
+    ),
+]
+
 
 @app.command()
 def search(
@@ -31,21 +42,10 @@ def search(
     to_offset: options.EndOffset = None,
     until: options.EndTime = None,
     committed: options.Committed = False,
-    limit: Annotated[
-        int | None,
-        typer.Option("--limit", "-n", metavar="N", min=0, help="No more than so many.", show_default=False),
-    ] = None,
+    limit: options.Limit = None,
     count: Annotated[bool, typer.Option("--count", help="Only tell how many there are.")] = False,
-    threads: Annotated[
-        int | None,
-        typer.Option("--threads", metavar="N", min=1, help="How many at a time.", show_default="all cores"),
-    ] = None,
-    spark: Annotated[
-        str | None,
-        typer.Option(
-            "--spark", metavar="MASTER", help="Let Spark do it, such as 'local[*]'.", show_default=False
-        ),
-    ] = None,
+    threads: Threads = None,
+    spark: Spark = None,
     format: options.Format = "plain",
     show: options.Show = "topic,partition,offset,key",
     decode: options.Decode = None,
