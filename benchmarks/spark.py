@@ -36,7 +36,7 @@ from benchmarks.report import Row
 from tidelog.config import LogConfig
 from tidelog.log.log import Log
 
-__all__ = ["rows"]
+__all__ = ["CONNECTOR", "SETTINGS", "rows", "run_jobs"]
 
 CONNECTOR = "spark-sql-kafka 4.2 and a broker"
 BARS = {"spark/read/all-columns": 2.5, "spark/read/count": 6.0, "spark/export": 8.0}
@@ -46,7 +46,7 @@ MEMORY_BAR = 0.9
 
 PARTITIONS = 4
 PER_BATCH = 150
-_SETTINGS = {
+SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "3g",
@@ -105,7 +105,7 @@ class _Topics:
         return root
 
 
-def _run(
+def run_jobs(
     bench: Bench,
     settings: dict[str, str],
     jobs: list[dict[str, Any]],
@@ -142,14 +142,16 @@ def _against_the_connector(bench: Bench, data: _Topics) -> Iterator[Row]:
     if not wanted:
         return
     root = data.four
-    settings = _SETTINGS | {"spark.jars": connector_jars()}
+    settings = SETTINGS | {"spark.jars": connector_jars()}
     bench.say("running Spark on the files")
-    ours = _run(bench, settings, [_our_job(name, root, bench.scratch) for name in wanted] + [_counting(root)])
+    ours = run_jobs(
+        bench, settings, [_our_job(name, root, bench.scratch) for name in wanted] + [_counting(root)]
+    )
     records = ours["records"]["rows"]
     bench.say("running Spark on a broker")
     with Oracle.obtain().broker(root, adopt=True) as broker:
         jobs = [_their_job(name, broker.address, bench.scratch) for name in wanted]
-        theirs = _run(bench, settings, jobs, broker.process.pid)
+        theirs = run_jobs(bench, settings, jobs, broker.process.pid)
     for name in wanted:
         speed, peer = (records / answers[name]["seconds"] / 1e6 for answers in (ours, theirs))
         yield Row(name, "M rows/s", speed, CONNECTOR, peer, BARS[name])
@@ -187,7 +189,7 @@ def _one_partition(bench: Bench, data: _Topics) -> Iterator[Row]:
         _our_job("spark/read/all-columns", root, bench.scratch) | {"name": name}
         for name, root in (("one", one), ("four", data.four))
     ]
-    found = _run(bench, _SETTINGS, jobs)
+    found = run_jobs(bench, SETTINGS, jobs)
     speed, peer = (data.megabytes / found[name]["seconds"] for name in ("one", "four"))
     yield Row(row, "MB/s", speed, "itself in four partitions", peer, ONE_PARTITION_BAR)
 
@@ -203,7 +205,7 @@ def _memory(bench: Bench, data: _Topics) -> Iterator[Row]:
     peaks = {}
     for name, root in roots.items():
         job = _our_job("spark/export", root, bench.scratch) | {"name": name}
-        peaks[name] = _run(bench, _SETTINGS, [job], repeat=1)[name]["peak"] / 1e6
+        peaks[name] = run_jobs(bench, SETTINGS, [job], repeat=1)[name]["peak"] / 1e6
     yield Row(
         row, "MB", peaks["large"], "itself at 1/10 size", peaks["small"], MEMORY_BAR, lower_is_better=True
     )

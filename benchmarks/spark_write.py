@@ -1,0 +1,189 @@
+"""Spark writes: rows into a root, against Spark's own Kafka connector writing into a broker.
+
+ingest     Parquet files of keys and 100 B values into four partitions: ours into a root, the connector's
+           into a stock broker, both from the same Spark, local[2]; the broker's CPU is part of its way
+commit     publishing full segments that tasks have staged: four times the bytes in as many batches. What
+           the commit takes is to follow the batches, not the bytes
+compact    four partitions on local[2], against the local command's one thread; elapsed time in any case
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from tests.oracle.oracle import Oracle
+from tests.spark.connector import connector_jars
+
+import tidelog
+from benchmarks.harness import Bench, best_seconds_on
+from benchmarks.report import Row
+from benchmarks.spark import CONNECTOR, SETTINGS, run_jobs
+from tidelog.config import LogConfig
+from tidelog.manager.compacting import Compaction, compact_at_rest
+from tidelog.manager.publishing.committing import Write, publish
+from tidelog.manager.publishing.staging import PieceFacts, TaskStaging
+from tidelog.records.builder import encode_batches
+from tidelog.storage import LOCAL
+from tidelog.types import TopicPartition
+
+__all__ = ["rows"]
+
+INGEST_BAR = 3.0
+COMMIT_BAR = 0.5
+"""Four times the bytes may take twice as long: pages, not batches, are what a sync writes."""
+COMPACT_BAR = 1.5
+
+_PARTITIONS = 4
+_VALUE_BYTES = 100
+_NOW = 1_800_000_000_000
+_KEYS = 50_000
+
+
+def rows(bench: Bench) -> Iterator[Row]:
+    """The group's rows, in order."""
+    yield from _ingest(bench)
+    yield from _commit(bench)
+    yield from _compact(bench)
+
+
+# ---- ingest
+
+
+def _ingest(bench: Bench) -> Iterator[Row]:
+    name = "spark-write/ingest"
+    if not bench.selected(name):
+        return
+    count = bench.effort.scale(1_000_000, 10_000_000)
+    source = _parquet(bench, count)
+    settings = SETTINGS | {"spark.jars": connector_jars()}
+    read = {"name": name, "job": "write", "format": "parquet", "options": {"path": str(source)}}
+    root = bench.scratch / "write-ours"
+    options = {"path": str(root), "topic": "events", "partitions": str(_PARTITIONS)}
+    bench.say(f"writing {count:,} rows into a root")
+    ours = run_jobs(bench, settings, [read | {"to": "tidelog", "to_options": options}], repeat=2)[name]
+    shutil.rmtree(root)
+    broker_root = bench.scratch / "write-broker"
+    with tidelog.open(broker_root) as store:
+        store.create_topic("events", _PARTITIONS)
+    bench.say(f"writing {count:,} rows into a broker")
+    with Oracle.obtain().broker(broker_root) as broker:
+        options = {"kafka.bootstrap.servers": broker.address, "topic": "events"}
+        job = read | {"to": "kafka", "to_options": options}
+        theirs = run_jobs(bench, settings, [job], broker.process.pid, repeat=2)[name]
+    shutil.rmtree(broker_root)
+    speed, peer = (count / found["seconds"] / 1e6 for found in (ours, theirs))
+    yield Row(name, "M rows/s", speed, CONNECTOR, peer, INGEST_BAR)
+
+
+def _parquet(bench: Bench, count: int) -> Path:
+    """Files of keys and values."""
+    directory = bench.scratch / "write-source"
+    directory.mkdir()
+    dice = np.random.default_rng(7)
+    for number in range(8):
+        size = count // 8
+        keys = dice.integers(0, 1 << 62, size).astype("S20")
+        values = dice.integers(0, 256, (size, _VALUE_BYTES), dtype=np.uint8).view(f"S{_VALUE_BYTES}").ravel()
+        table = pa.table({"key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary())})
+        pq.write_table(table, directory / f"{number}.parquet")
+    return directory
+
+
+# ---- commit
+
+
+def _commit(bench: Bench) -> Iterator[Row]:
+    name = "spark-write/commit"
+    if not bench.selected(name):
+        return
+    batches = bench.effort.scale(2_000, 8_000)
+    small, large = (
+        bench.best_on(lambda size=size: _staged(bench, batches, size), _publish) for size in (16_000, 64_000)
+    )
+    yield Row(
+        name, "ms", large * 1000, "a quarter of the bytes", small * 1000, COMMIT_BAR, lower_is_better=True
+    )
+
+
+@contextmanager
+def _staged(bench: Bench, batches: int, batch_bytes: int) -> Iterator[tuple[tidelog.Store, Write]]:
+    """A store, and so many batches of one partition staged as segments."""
+    config = {"segment.bytes": str(max(batches * batch_bytes // 8, 1 << 20))}
+    base = Path(tempfile.mkdtemp(dir=bench.scratch))
+    task = TaskStaging(str(base / "staging"), "task")
+    task.expect("t", 1)
+    values = pa.array([bytes(batch_bytes - 200)] * 64, pa.binary())
+    for _ in range(batches // 64):
+        encoded = encode_batches(pa.table({"value": values}), max_batch_bytes=batch_bytes)
+        facts = PieceFacts(0, 0)
+        task.add(TopicPartition("t", 0), encoded, facts, LogConfig.from_properties(config))
+    task.finish()
+    with tidelog.open(base / "root", background=False) as store:
+        store.create_topic("t", 1, config)
+        yield store, Write(str(base / "staging"), ("task",))
+    shutil.rmtree(base)
+
+
+def _publish(given: tuple[tidelog.Store, Write]) -> None:
+    publish(*given)
+
+
+# ---- compact
+
+
+def _compact(bench: Bench) -> Iterator[Row]:
+    name = "spark-write/compact"
+    if not bench.selected(name):
+        return
+    megabytes = bench.effort.scale(50, 500)
+    root = bench.scratch / "compact-source"
+    bench.say(f"writing {_PARTITIONS} partitions of {megabytes} MB")
+    _keyed(root, megabytes)
+
+    @contextmanager
+    def copied() -> Iterator[Path]:
+        copy = bench.scratch / f"compact-{uuid.uuid4().hex}"
+        shutil.copytree(root, copy)
+        yield copy
+        shutil.rmtree(copy)
+
+    def local(copy: Path) -> None:
+        names = tuple(path.name for path in copy.iterdir() if path.is_dir())
+        for done in compact_at_rest(Compaction(LOCAL, str(copy), names, _NOW)):
+            if done.error is not None:
+                raise RuntimeError(done.error)
+
+    total = _PARTITIONS * megabytes
+    one = best_seconds_on(copied, local, bench.effort.measure_s, time.perf_counter)
+    job = {"name": name, "job": "compact", "path": str(root), "now_ms": _NOW}
+    job |= {"target": str(bench.scratch / "compact-target")}
+    two = run_jobs(bench, SETTINGS, [job], repeat=2)[name]["seconds"]
+    shutil.rmtree(root)
+    yield Row(name, "MB/s", total / two, "one thread", total / one, COMPACT_BAR)
+
+
+def _keyed(root: Path, megabytes: int) -> None:
+    """Partitions with many versions of each key."""
+    dice = np.random.default_rng(7)
+    config = {"cleanup.policy": "compact", "segment.bytes": str(64 << 20), "retention.ms": "-1"}
+    with tidelog.open(root) as store:
+        store.create_topic("events", _PARTITIONS, config)
+        for partition in store:
+            while partition.log.size < megabytes * 1_000_000:
+                keys = dice.integers(0, _KEYS, 20_000).astype("S20")
+                values = dice.integers(0, 256, (20_000, 100), dtype=np.uint8).view("S100").ravel()
+                times = pa.array(np.full(20_000, _NOW - 1_000_000))
+                partition.append(
+                    pa.table(
+                        {"key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary())}
+                    ).append_column("timestamp", times)
+                )
