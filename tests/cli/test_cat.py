@@ -18,9 +18,11 @@ import pytest
 from tests.cli.command import COMMAND, on_terminal, run
 from tests.golden import GOLDEN, GoldenPartition, golden_partition, golden_partitions
 from tests.spark.conftest import require_spark
+from tidelog.cli.filters import RecordFilter
 from tidelog.cli.following import follow
 from tidelog.cli.output import PlainOutput
-from tidelog.cli.reading import select
+from tidelog.cli.reading import read_tasks, select
+from tidelog.cli.recordlines import RecordLines
 from tidelog.log import Log
 from tidelog.records import Header, Record, encode_records
 
@@ -121,6 +123,37 @@ def test_hard_text_in_json_and_on_a_terminal(tmp_path: Path) -> None:
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", seen.out)
     assert "\\xff\\xfe" in seen.out
     assert [json.loads(line) for line in on_terminal("cat", "--json", directory).lines] == records
+
+
+RECORDS = [
+    *[Record(None, timestamp=1)] * 3,
+    *[Record(b"", key=b"", timestamp=2)] * 2,
+    Record(b"abc", headers=[Header("h", b"v")], timestamp=3),
+    Record(b"x", key=b"k", timestamp=4),
+]
+FILTERS = [
+    RecordFilter(),
+    RecordFilter(key=""),
+    RecordFilter(key_match="^$"),
+    RecordFilter(value_contains="a"),
+    RecordFilter(value_match="^$"),
+]
+
+
+@pytest.mark.parametrize("form", ["plain", "json", "hex"])
+@pytest.mark.parametrize("wanted", FILTERS, ids=str)
+def test_whole_columns_and_single_records_make_the_same_lines(
+    tmp_path: Path, form: str, wanted: RecordFilter
+) -> None:
+    selection = select([str(written(tmp_path, RECORDS))], wanted=wanted)
+    columns = RecordLines(form, ("offset", "timestamp", "key", "headers"))
+    single = RecordLines(form, columns.shown, terminal=True)
+    batches = list(read_tasks(selection.tasks(), columns.columns, wanted))
+    assert batches
+    for batch in batches:
+        for start in range(batch.num_rows):
+            part = batch.slice(start, 2)
+            assert bytes(columns.lines(part)) == bytes(single.lines(part))
 
 
 @pytest.mark.parametrize(

@@ -133,22 +133,20 @@ class RecordLines:
 
     def _plain_line(self, record: dict[str, Any]) -> str:
         key, value = self._decoded(record)
-        told = {"key": key, "value": value, "timestamp": record["timestamp_ms"]}
-        fields = [self._word(told.get(name, record.get(name))) for name in (*self.shown, "value")]
-        return "\t".join(fields) + "\n"
+        told = {
+            **{name: record[name] for name in ("topic", "partition", "offset")},
+            "timestamp": record["timestamp_ms"],
+            "headers": _header_pairs(record.get("headers")),
+            "key": key,
+            "value": value,
+        }
+        return "\t".join(self._word(told[name]) for name in (*self.shown, "value")) + "\n"
 
     def _word(self, value: Any) -> str:
         if value is None:
             return "null"
         if isinstance(value, bytes):
             return value.hex() if self.format == "hex" else visible(value)
-        if (
-            isinstance(value, list)
-            and value
-            and isinstance(value[0], dict)
-            and set(value[0]) == {"key", "value"}
-        ):
-            value = _header_pairs(value)
         return visible(text_of(value).encode("utf-8", "backslashreplace"))
 
 
