@@ -108,7 +108,7 @@ from tests.spark.conftest import SETTINGS
 
 base, rounds = sys.argv[1], int(sys.argv[2])
 settings = SETTINGS | {"spark.speculation": "true", "spark.speculation.multiplier": "1.1",
-                       "spark.speculation.quantile": "0.1", "spark.python.worker.reuse": "false"}
+                       "spark.speculation.quantile": "0.1"}
 spark = tidelog.spark.session("local[2,8]", config=settings)
 spark.sparkContext.setLogLevel("OFF")
 

@@ -2,7 +2,7 @@
 
     topic       the option's, else the column's
     partition   the column's; where that is null, murmur2 of the key, as Kafka's producers do it; and where
-                there is no key, one partition after the other, from the task's own number on
+                there is no key, one of the topic's after the other, from the task's own number on
 
 A task that runs again is given the same rows in the same order, and so spreads them the same way.
 """
@@ -67,7 +67,8 @@ class Partitioner:
         """`topic` is the option's; `task` is the number of the task among those of its job."""
         self._plan = plan
         self._topic = topic
-        self._next = task
+        self._task = task
+        self._next: dict[str, int] = {}  # by topic: whose turn it is among its rows without a key
 
     def split(self, batch: pa.RecordBatch) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
         """The rows of each partition, in their order."""
@@ -106,7 +107,7 @@ class Partitioner:
         rows = batch.num_rows
         given = batch.column("partition") if "partition" in names else pa.nulls(rows, pa.int32())
         missing = _nulls(given)
-        chosen: Int64s = given.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+        chosen: Int64s = given.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)  # a copy
         bad = (chosen < 0) | (chosen >= limits)
         if bad.any():
             row = int(np.argmax(bad))
@@ -121,10 +122,11 @@ class Partitioner:
         if not keyless.all():
             hashed = (hash_keys(keys) & _POSITIVE).astype(np.int64)
             chosen = np.where(missing, hashed % limits, chosen)
-        if keyless.any():
-            turns = self._next + np.cumsum(keyless) - 1
-            self._next = int(turns[-1]) + 1
-            chosen = np.where(keyless, turns % limits, chosen)
+        for code in np.unique(codes[keyless]).tolist():
+            mine = np.flatnonzero(keyless & (codes == code))
+            first = self._next.get(topics[code], self._task)
+            self._next[topics[code]] = first + len(mine)
+            chosen[mine] = (first + np.arange(len(mine))) % counts[code]
         return chosen
 
 

@@ -49,15 +49,14 @@ class Stager:
         self._codec = codec
         self._partitioner = Partitioner(plan, topic, task)
         self._waiting: dict[TopicPartition, _Waiting] = {}
-        self._size = 0
+        self._taken = 0  # bytes since all was encoded: a few rows that wait keep their whole batch in memory
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Manifest:
         """Stage all rows; the manifest is on the disk then. Nothing stays of an attempt that fails."""
         try:
             for batch in batches:
                 self._take(batch)
-            for partition in list(self._waiting):
-                self._encode(partition)
+            self._encode_all()
             return self._staging.finish()
         except BaseException:
             self._staging.discard()
@@ -71,16 +70,19 @@ class Stager:
             size = kept.nbytes
             waiting.batches.append(kept)
             waiting.size += size
-            self._size += size
             if waiting.size >= _PARTITION_BYTES:
                 self._encode(partition)
-        if self._size >= _TASK_BYTES:
-            for partition in list(self._waiting):
-                self._encode(partition)
+        self._taken += batch.nbytes
+        if self._taken >= _TASK_BYTES:
+            self._encode_all()
+
+    def _encode_all(self) -> None:
+        for partition in list(self._waiting):
+            self._encode(partition)
+        self._taken = 0
 
     def _encode(self, partition: TopicPartition) -> None:
         waiting = self._waiting.pop(partition)
-        self._size -= waiting.size
         facts = self._plan.facts(partition.topic)
         config = facts.config
         now_ms = time.time_ns() // 1_000_000
