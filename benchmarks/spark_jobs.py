@@ -2,9 +2,9 @@
 
 Reads a JSON request {"settings", "repeat", "cpu_time", "also", "jobs": [{"name", "job", ...}]} from standard
 input and prints an object for each job: its name, the best time of so many repetitions after one that is not
-counted, the rows, and the largest anonymous memory (RssAnon) of the driver's Python and of all Python workers
-together. With `cpu_time` the time is that on the CPU, of Spark's Java and Python processes and of the process
-`also` (a broker).
+counted, the rows and, for jobs with "watch", the largest anonymous memory (RssAnon) of the driver's Python and
+of all Python workers together; looking takes time of its own, so other jobs are not watched. With `cpu_time`
+the time is that on the CPU, of Spark's Java and Python processes and of the process `also` (a broker).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def main() -> None:
         work = _JOBS[job["job"]]
         best, peak, rows = float("inf"), 0, 0
         for repetition in range(request["repeat"] + 1):
-            with _Watch() as watch:
+            with _Watch(job.get("watch", False)) as watch:
                 begin = clock()
                 rows = work(spark, job)
                 seconds = job.pop("seconds", None) or clock() - begin  # a job may time a part of itself
@@ -107,18 +107,21 @@ _JOBS: dict[str, Callable[[Any, dict[str, Any]], int]] = {
 class _Watch:
     """Looks at the memory of this process and of the Python processes under it."""
 
-    def __init__(self) -> None:
+    def __init__(self, wanted: bool) -> None:
         self.peak = 0
+        self._wanted = wanted
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._look)
 
     def __enter__(self) -> _Watch:
-        self._thread.start()
+        if self._wanted:
+            self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._done.set()
-        self._thread.join()
+        if self._wanted:
+            self._done.set()
+            self._thread.join()
 
     def _look(self) -> None:
         while not self._done.wait(_INTERVAL_S):
