@@ -17,6 +17,7 @@ import enum
 import re
 import uuid
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tidelog.errors import InvalidInputError
 from tidelog.types import TopicPartition
@@ -121,6 +122,7 @@ def format_segment_file(offset: int, kind: FileKind, transient: Transient = Tran
     return f"{offset:020d}{kind.value}{transient.value}"
 
 
+@lru_cache(maxsize=1 << 14)  # loading asks several times, and logs have the same names
 def parse_segment_file(name: str) -> SegmentFileName | None:
     """The parts of a segment's or snapshot's file name; None for any other name."""
     match = _SEGMENT_FILE.fullmatch(name)
