@@ -2,9 +2,10 @@
 
 Reads a JSON request {"settings", "repeat", "cpu_time", "also", "jobs": [{"name", "job", ...}]} from standard
 input and prints an object for each job: its name, the best time of so many repetitions after one that is not
-counted, the rows and, for jobs with "watch", the largest anonymous memory (RssAnon) of the driver's Python and
-of all Python workers together; looking takes time of its own, so other jobs are not watched. With `cpu_time`
-the time is that on the CPU, of Spark's Java and Python processes and of the process `also` (a broker).
+counted, the rows and, for jobs with "watch", the largest anonymous memory (RssAnon) of the driver's Python
+and of all Python workers together; looking takes time of its own, so other jobs are not watched. With
+`cpu_time` the time is that on the CPU, of Spark's Java and Python processes and of the process `also` (a
+broker).
 """
 
 from __future__ import annotations
