@@ -286,28 +286,56 @@ def test_on_a_terminal_it_is_a_table_and_a_sentence(root: Path) -> None:
     assert "% less" in answer.out
 
 
-def test_ctrl_c_leaves_a_log_that_is_in_order(tmp_path: Path) -> None:
+@pytest.fixture
+def big(tmp_path: Path) -> Path:
+    """A root whose one topic takes a while."""
     path = tmp_path / "data"
     values = [b"%d" % number * 200 for number in range(40)]
     with tidelog.open(path, background=False) as store:
         store.create_topic("big", config={"cleanup.policy": "compact", "segment.bytes": 1 << 20})
-        for round_ in range(150):
+        for turn in range(150):
             store.partition("big").append(
-                [Record(values[i], b"%d-%d" % (round_ % 50, i)) for i in range(40)], codec=Codec.ZSTD
+                [Record(values[i], b"%d-%d" % (turn % 50, i)) for i in range(40)], codec=Codec.ZSTD
             )
-            if round_ % 3 == 2:
+            if turn % 3 == 2:
                 store.partition("big").log.roll()
-    expected = {record.key: record.value for record in left_in(path / "big-0")}
-    interrupted = 0
-    for delay in (0.3, 0.4, 0.5, 0.6):
-        with subprocess.Popen([COMMAND, "compact", path, "--from-start"], stdout=subprocess.PIPE) as process:
-            time.sleep(delay)
-            process.send_signal(signal.SIGINT)
-            process.communicate(timeout=30)
-        assert process.returncode in (0, 130, -signal.SIGINT)
-        interrupted += process.returncode != 0
-        assert (path / CLEAN_SHUTDOWN).exists()
-        assert not [file.name for file in (path / "big-0").iterdir() if file.suffix in (".cleaned", ".swap")]
-        left = left_in(path / "big-0")
-        assert {record.key: record.value for record in left} == expected
-    assert interrupted
+    return path
+
+
+def last_values(directory: Path) -> dict[bytes | None, bytes | None]:
+    return {record.key: record.value for record in left_in(directory)}
+
+
+def interrupt(path: Path, delay_s: float, number: signal.Signals) -> int:
+    """Compact, and send a signal so long after something was being written."""
+    with subprocess.Popen([COMMAND, "compact", path, "--from-start"], stdout=subprocess.PIPE) as process:
+        while process.poll() is None and not any((path / "big-0").glob("*.cleaned")):
+            time.sleep(0.001)
+        time.sleep(delay_s)
+        process.send_signal(number)
+        process.communicate(timeout=60)
+    return process.returncode
+
+
+def test_ctrl_c_leaves_a_log_that_is_in_order(big: Path) -> None:
+    expected = last_values(big / "big-0")
+    codes = []
+    for delay_s in (0, 0, 0.005, 0.02):
+        codes.append(interrupt(big, delay_s, signal.SIGINT))
+        assert (big / CLEAN_SHUTDOWN).exists()
+        assert not [file.name for file in (big / "big-0").iterdir() if file.suffix in (".cleaned", ".swap")]
+        assert last_values(big / "big-0") == expected
+    assert set(codes) <= {0, 130}
+    assert 130 in codes
+
+
+@pytest.mark.parametrize("kills", [3, pytest.param(40, marks=pytest.mark.slow)])
+def test_a_kill_loses_nothing(big: Path, kills: int) -> None:
+    expected = last_values(big / "big-0")
+    for number in range(kills):
+        interrupt(big, number % 10 * 0.004, signal.SIGKILL)
+        with tidelog.open(big, background=False) as store:
+            assert not store.offline_partitions
+            assert store.partition("big").log_end_offset == 6000
+        assert not [file.name for file in (big / "big-0").iterdir() if file.suffix in (".cleaned", ".swap")]
+        assert last_values(big / "big-0") == expected
