@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 import random
 import tempfile
 from collections.abc import Callable, Sequence
@@ -20,8 +21,10 @@ from tests.kernels_twin import TWINS, use_twin
 from tests.log.logs import NOW_MS, Clock, all_records, data_files
 from tidelog.cleanup.aborted import CleanedTransactions
 from tidelog.cleanup.cleaner import CleanProgress, CleanReport, CleanStage, clean_log, clean_round
+from tidelog.cleanup.filtering import ActiveProducers, BatchRules
 from tidelog.cleanup.mapping import map_keys
 from tidelog.cleanup.offset_map import SLOT_BYTES, OffsetMap
+from tidelog.cleanup.rewriting import Rewriter
 from tidelog.config import LogConfig
 from tidelog.errors import ChecksumError, CorruptRecordError, InvalidInputError
 from tidelog.log import Log
@@ -240,6 +243,49 @@ def test_small_segments_become_one_and_keep_the_time_of_the_last(tmp_path: Path)
         assert log.segments.first.mtime_ms == NOW_MS + len(segments) - 2
         assert log.segments.first.index_fault() is None
         assert report.bytes_after == log.size < report.bytes_before
+
+
+def test_a_segment_of_which_everything_stays_is_left_alone(tmp_path: Path) -> None:
+    """Unless its indexes are not what they should be."""
+    with open_log(tmp_path / "t-0") as log:
+        fill(log, keys=1000, count=40)
+        clean(log)
+        clean(log, NOW_MS + 2 * RETENTION_MS)  # tombstones are gone
+        before = list(log.segments)[:-1]
+        report = clean(log, NOW_MS + 3 * RETENTION_MS)
+        assert list(log.segments)[: len(before)] == before
+        assert report.stats.changed_nothing
+        assert report.records_after == report.records_before == report.stats.records_kept > 0
+        assert not list((tmp_path / "t-0").glob("*.cleaned"))
+    index = tmp_path / "t-0" / f"{0:020}.timeindex"
+    expected = index.read_bytes()
+    index.unlink()
+    with open_log(tmp_path / "t-0") as log:
+        clean(log)
+    assert index.read_bytes() == expected
+
+
+def test_what_is_shipped_to_other_processes_can_be(tmp_path: Path) -> None:
+    """The second pass in parts: a map, rules and transactions that have been shipped leave the same."""
+    with open_log(tmp_path / "t-0") as log:
+        fill(log, keys=20, codec=Codec.ZSTD)
+        log.update_high_watermark(log.log_end_offset)
+        log.roll()
+        segments = list(log.segments)[:-1]
+        offsets = OffsetMap(BIG)
+        for segment in segments:
+            map_keys(segment.buffer(), offsets, start_offset=0, next_offset=segment.next_offset())
+        rules = BatchRules(NOW_MS, RETENTION_MS, log.log_end_offset, ActiveProducers.of({}))
+        shipped = pickle.dumps((offsets.to_bytes(), rules, CleanedTransactions()))
+        written: list[bytes] = []
+        for segment in segments:
+            data, there, transactions = pickle.loads(shipped)
+            rewriter = Rewriter(
+                OffsetMap.from_bytes(data), there, lambda part, table: written.append(bytes(part))
+            )
+            rewriter.rewrite(segment.buffer(), transactions, keep_legacy_deletes=False)
+        clean_log(log, offsets, first_dirty_offset=0, upper_bound=log.log_end_offset, now_ms=NOW_MS)
+        assert b"".join(written) == b"".join(bytes(segment.buffer()) for segment in list(log.segments)[:-1])
 
 
 def test_what_an_earlier_attempt_left_is_replaced(tmp_path: Path) -> None:

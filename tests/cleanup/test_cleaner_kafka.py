@@ -131,11 +131,11 @@ def test_producers_that_are_forgotten_leave_no_batch(oracle: Oracle, tmp_path: P
     pair.clean(at(NOW_MS, now_ms=NOW_MS + 2 * DAY_MS), at(NOW_MS + 2 * DAY_MS, now_ms=NOW_MS + 3 * DAY_MS))
 
 
-@pytest.mark.parametrize(("map_bytes", "load_factor"), [(24 * 20, 0.9), (24 * 7, 0.5)])
+@pytest.mark.parametrize(("map_bytes", "load_factor"), [(24 * 30, 0.9), (24 * 30, 0.5)])
 def test_a_small_map_ends_rounds_where_kafkas_do(
     map_bytes: int, load_factor: float, oracle: Oracle, tmp_path: Path
 ) -> None:
-    source = write(oracle, tmp_path, seed=21, batches=60, kinds=KINDS, codecs=("none", "lz4"))
+    source = write(oracle, tmp_path, seed=21, batches=120, kinds=KINDS, codecs=("none", "lz4"))
     small = {"map_bytes": map_bytes, "load_factor": load_factor}
     one = Pair(oracle, source, tmp_path / "one")
     one.clean(at(NOW_MS, rounds=1, **small))

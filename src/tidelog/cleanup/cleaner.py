@@ -5,7 +5,8 @@ A round, as Kafka's cleaner does one:
 1. the keys of the dirty part, [first dirty offset, upper bound), go into the offset map, as many as it takes;
 2. all segments up to where the map tells are grouped, so that small ones become one (`grouping`);
 3. each group is rewritten into a `.cleaned` segment, which is flushed and takes the group's place. It keeps
-   the time of the group's last file, by which tombstones of magic 0 and 1 are judged.
+   the time of the group's last file, by which tombstones of magic 0 and 1 are judged. A lone segment of which
+   everything stays is left where it is.
 
 The first dirty offset of the next round is where the map ended. `clean_log` does rounds until the upper bound
 is reached: what does not fit the map takes more rounds, not more memory.
@@ -331,14 +332,18 @@ class _Round:
                     source=segment.path,
                 )
             self._note_aborted(cleaned, self._transactions.take_kept())
-            sealed = self._finish(cleaned, group[-1].mtime_ms)
+            sealed = cleaned.seal()
+            self._stats += rewriter.stats
+            if len(group) == 1 and rewriter.stats.changed_nothing and _same_indexes(sealed, group[0]):
+                sealed.delete()
+                return
+            self._finish(sealed, group[-1].mtime_ms)
         except BaseException:
             with suppress(OSError):
                 cleaned.abandon()
                 self._delete_cleaned(group[0].base_offset)
             raise
         self._log.replace_segments([sealed], group)
-        self._stats += rewriter.stats
 
     def _create(self, base_offset: int) -> ActiveSegment:
         """A new `.cleaned` segment; what an earlier attempt has left goes."""
@@ -359,13 +364,23 @@ class _Round:
         for txn in aborted:
             cleaned.txn_index.append(txn)
 
-    def _finish(self, cleaned: ActiveSegment, mtime_ms: int) -> SealedSegment:
-        """End the segment, on the disk, with the time of the files that it stands for."""
-        sealed = cleaned.seal()
+    def _finish(self, sealed: SealedSegment, mtime_ms: int) -> None:
+        """Bring the segment to the disk, with the time of the files that it stands for."""
         sealed.flush()
         directory = self._log.directory
         with directory.lock:
             for kind in (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX):
                 name = format_segment_file(sealed.base_offset, kind, Transient.CLEANED)
                 directory.fs.set_mtime(directory.file(name), mtime_ms)
-        return sealed
+
+
+def _same_indexes(cleaned: Segment, old: Segment) -> bool:
+    """Whether the indexes of a segment whose batches are the old one's have as many entries, too."""
+    try:
+        return (
+            cleaned.offset_index.entries == old.offset_index.entries
+            and cleaned.time_index.entries == old.time_index.entries
+            and cleaned.txn_index.all_aborted_txns() == old.txn_index.all_aborted_txns()
+        )
+    except FileNotFoundError:
+        return False

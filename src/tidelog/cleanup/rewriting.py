@@ -53,6 +53,11 @@ class RewriteStats:
     batches_emptied: int = 0
     batches_dropped: int = 0
 
+    @property
+    def changed_nothing(self) -> bool:
+        """Whether all batches were copied."""
+        return not (self.batches_rewritten or self.batches_emptied or self.batches_dropped)
+
     def __add__(self, other: Self) -> RewriteStats:
         """Both."""
         names = [field.name for field in fields(RewriteStats)]
