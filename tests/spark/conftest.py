@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from tidelog.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 REQUIRE = "TIDELOG_REQUIRE_ORACLE"
 
@@ -78,6 +80,19 @@ class Source:
 def source(spark: SparkSession) -> Source:
     """The batch source."""
     return Source(spark)
+
+
+def direct(path: Any, schema: StructType | None = None, **options: Any) -> pa.Table:
+    """What the source answers, asked without Spark, which takes seconds for a query."""
+    pytest.importorskip("pyspark")
+    from tidelog.spark.source import TidelogSource
+
+    texts = {name.replace("__", "."): str(value) for name, value in options.items()}
+    made = TidelogSource(texts | {"path": str(path)})
+    wanted = made.schema() if schema is None else schema
+    reader = made.reader(wanted)
+    batches = [batch for split in reader.partitions() for batch in reader.read(split)]
+    return pa.Table.from_batches(batches, None if batches else pa.schema([]))
 
 
 def rows(df: DataFrame) -> list[dict[str, Any]]:
