@@ -17,13 +17,21 @@ from tidelog.errors import InvalidInputError
 from tidelog.records.schema import ALL_COLUMNS, BATCH_FACTS, RECORD_COLUMNS, Projection
 from tidelog.spark.options import SourceOptions
 
-__all__ = ["Wanted", "source_schema"]
+__all__ = ["Wanted", "arrow_schema", "source_schema"]
 
 _TYPES = {
     field.name: StructField(field.name, from_arrow_type(field.type, True))
     for field in Projection.of(ALL_COLUMNS).schema
 }
 _BY_LOWER_NAME = {name.lower(): name for name in ALL_COLUMNS}
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """A schema of Spark's as Arrow's, times in UTC."""
+    try:
+        return to_arrow_schema(schema, timezone="UTC")
+    except TypeError:  # before 4.2 there is no choice: they are
+        return to_arrow_schema(schema)
 
 
 def source_schema(options: SourceOptions) -> StructType:
@@ -59,7 +67,7 @@ class Wanted:
             columns.append(name)
         if not columns:
             raise InvalidInputError("schema: name at least one column")
-        return cls(Projection.of(columns), to_arrow_schema(schema, timezone="UTC"))
+        return cls(Projection.of(columns), arrow_schema(schema))
 
     def shape(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """A decoded batch under the names and flags that Spark waits for."""

@@ -11,6 +11,7 @@ from tidelog.records.schema import Projection
 from tidelog.scanning.ranges import OffsetRange
 from tidelog.scanning.splits import plan_splits
 from tidelog.scanning.tasks import run_task
+from tidelog.spark.schemas import arrow_schema
 from tidelog.spark.targets import ExportTarget
 from tidelog.spark.values import ValueDecoder, ValueFormat, infer_struct
 
@@ -69,13 +70,12 @@ def _named(topic: str, values: list[bytes | None]) -> pa.DataType:
 
 def _struct(schema: Any) -> pa.DataType:
     """A schema in any of the forms that are taken, as an Arrow struct."""
-    from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType
 
     if isinstance(schema, str):
         schema = StructType.fromDDL(schema)
     if isinstance(schema, StructType):
-        schema = to_arrow_schema(schema, timezone="UTC")
+        schema = arrow_schema(schema)
     if isinstance(schema, pa.Schema):
         return pa.struct(list(schema))
     if isinstance(schema, pa.StructType):
