@@ -4,7 +4,7 @@ store         the coordinator: `open`, `Store`           opening, survey, loadin
 root          one root: lock, identity, checkpoints      metadata                   what a broker is told
 topics, partition, placement                             moves, directories         logs that move, and go
 scheduler, maintenance                                   events, metrics            what is told, and measured
-cleaning, cleaner_states, throttle                       compacting                 in the background, and at rest
+cleaning, cleaner_states, throttle                       compacting                 compaction, also at rest
 brokerconfig  server.properties
 """
 
