@@ -348,15 +348,13 @@ def slow_store(open_store: Opener) -> Iterator[Store]:
         store.create_topic("users", config=COMPACT)
         fill(store.partition("users"), 600)
     store = open_store(background=True, now_ms=None, properties={"log.cleaner.io.max.bytes.per.second": "5"})
-    _wait_until(
-        lambda: bool(list(Path(store.partition("users").log.path).glob("*.cleaned"))) or _is_busy(store)
-    )
+    _wait_until(lambda: is_cleaning(store))
     yield store
     store.close()
 
 
-def _is_busy(store: Store) -> bool:
-    return not store._states.begin(TopicPartition("users", 0))
+def is_cleaning(store: Store) -> bool:
+    return store._cleaning.is_cleaning(TopicPartition("users", 0))
 
 
 def _wait_until(done: Callable[[], bool]) -> None:
@@ -379,6 +377,7 @@ def test_deleting_a_topic_stops_it(slow_store: Store, tmp_path: Path) -> None:
     began = time.monotonic()
     slow_store.delete_topic("users")
     assert time.monotonic() - began < 5
+    assert not is_cleaning(slow_store)
     assert both(tmp_path) == {}
 
 
@@ -388,12 +387,13 @@ def test_moving_a_partition_stops_it(slow_store: Store, tmp_path: Path) -> None:
     began = time.monotonic()
     slow_store.move_partition("users", 0, tmp_path / ("b" if root.path.endswith("a") else "a"))
     assert time.monotonic() - began < 5
+    assert not list(Path(slow_store.partition("users").log.path).glob("*.cleaned"))
     assert len(records_of(slow_store.partition("users"))) == 600
 
 
 def test_a_topic_that_is_compacted_no_more_is_left_as_it_is(slow_store: Store) -> None:
     slow_store.alter_config("users", {"cleanup.policy": "delete", "retention.ms": -1})
-    slow_store.run_due_tasks()
+    assert not is_cleaning(slow_store)
     assert len(records_of(slow_store.partition("users"))) == 600
 
 
@@ -479,6 +479,7 @@ def test_who_works_is_alone_and_can_be_stopped() -> None:
     assert not states.begin(name)
     assert states.begin(TopicPartition("t", 1))
     states.check(name)
+    assert states.is_working(name)
     order = []
 
     def pause() -> None:

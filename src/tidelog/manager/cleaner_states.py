@@ -74,6 +74,12 @@ class CleanerStates:
                 state.pauses -= 1
                 self._tidy(partition)
 
+    def is_working(self, partition: TopicPartition) -> bool:
+        """Whether somebody is at work on it."""
+        with self._changed:
+            state = self._states.get(partition)
+            return state is not None and state.working
+
     def is_paused(self, partition: TopicPartition) -> bool:
         """Whether somebody has it for oneself."""
         with self._changed:

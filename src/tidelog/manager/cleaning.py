@@ -167,6 +167,10 @@ class Cleaning:
         self._write_or_go_offline(target, partition, offset)
         self._write_or_go_offline(source, partition, None)
 
+    def is_cleaning(self, partition: TopicPartition) -> bool:
+        """Whether a partition is being cleaned, or its old segments deleted, now."""
+        return self._states.is_working(partition)
+
     @property
     def metrics(self) -> CleaningMetrics:
         """The numbers, now."""
