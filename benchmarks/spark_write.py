@@ -44,7 +44,7 @@ COMPACT_BAR = 1.5
 
 _PARTITIONS = 4
 _VALUE_BYTES = 100
-_NOW = 1_800_000_000_000
+_NOW = 1_750_000_000_000
 _KEYS = 50_000
 
 
@@ -62,7 +62,7 @@ def _ingest(bench: Bench) -> Iterator[Row]:
     name = "spark-write/ingest"
     if not bench.selected(name):
         return
-    count = bench.effort.scale(1_000_000, 10_000_000)
+    count = bench.effort.scale(3_000_000, 10_000_000)
     source = _parquet(bench, count)
     settings = SETTINGS | {"spark.jars": connector_jars()}
     read = {"name": name, "job": "write", "format": "parquet", "options": {"path": str(source)}}

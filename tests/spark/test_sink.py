@@ -35,7 +35,7 @@ def values(source: Source, root: Path, **options: Any) -> list[tuple[int, int, s
 
 
 def nothing_is_staged(root: Path) -> bool:
-    staging = root.parent / ".tidelog-staging"
+    staging = root.parent / f".tidelog-staging-{root.name}"
     return not staging.exists() or not list(staging.iterdir())
 
 

@@ -151,11 +151,11 @@ def test_tasks_killed_at_random_write_every_row_once(oracle: Oracle, tmp_path: P
     assert sorted(everything) == list(range(rounds * 1000))
     for values in found.values():
         assert [int(value) for value in values] == sorted(int(value) for value in values)
-    assert not list((tmp_path / ".tidelog-staging").iterdir())
+    assert not list((tmp_path / ".tidelog-staging-root").iterdir())
     check_with_kafkas_log(oracle, root, found, tmp_path / "kafka")
     with oracle.broker(root) as broker:
         for name, values in found.items():
             read = consumed(broker.address, name.topic, name.partition, len(values))
             assert [value for _, _, value, _ in read] == values
     with tidelog.open(root) as store:
-        assert contents(store) == found
+        assert {name: values for name, values in contents(store).items() if name.topic == "t"} == found

@@ -17,6 +17,7 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
@@ -165,6 +166,8 @@ class StreamSink(_Sink, DataSourceStreamArrowWriter):
         first = next((one for one in messages if isinstance(one, StagedTask)), None)
         if first is not None:
             self._publish(messages, first.directory, first.query, first.batch)
+            for left in Path(self._options.staging).glob(f"{first.query}-*"):  # of earlier runs
+                shutil.rmtree(left, ignore_errors=True)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Remove what the tasks of a batch have staged."""

@@ -6,7 +6,7 @@
     partitions              how many partitions a topic is made with; else the broker's num.partitions
     <a topic config>        of topics that are made, under Kafka's keys: retention.ms, cleanup.policy, ...
     writeId                 a name for this write: written again under the same name, it adds nothing
-    staging                 where data is staged; else beside the root, in .tidelog-staging
+    staging                 where data is staged; else beside the root, in .tidelog-staging-<its name>
     lockTimeout             how long to wait for a root that another one has; else 30s
     serverProperties        the broker's configuration, whose defaults topics inherit
 
@@ -71,7 +71,7 @@ class SinkOptions:
             raise InvalidInputError(f"a topic cannot be made with these options: {error}") from None
         return cls(
             roots=roots,
-            staging=_root(staging) if staging else str(Path(roots[0]).parent / _STAGING),
+            staging=_root(staging) if staging else _beside(roots[0]),
             topic=topic,
             partitions=given.count("partitions"),
             config=config,
@@ -82,6 +82,11 @@ class SinkOptions:
             lock_timeout_ms=given.delay("lockTimeout", _LOCK_TIMEOUT),
             broker=broker,
         )
+
+
+def _beside(root: str) -> str:
+    """Another root's writers sweep another directory."""
+    return str(Path(root).parent / f"{_STAGING}-{Path(root).name}")
 
 
 def _root(path: str) -> str:
