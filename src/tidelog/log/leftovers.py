@@ -81,13 +81,9 @@ def _last_log(files: Iterable[SegmentFileName], before: int) -> int | None:
 
 def orphans(names: Iterable[str]) -> list[str]:
     """Step 4: index files whose log is not there."""
-    parsed = _parsed(names)
-    logs = {file.offset for file in parsed.values() if file == SegmentFileName(file.offset, FileKind.LOG)}
-    return [
-        name
-        for name, file in parsed.items()
-        if file.kind in _INDEXES and file.transient is Transient.NONE and file.offset not in logs
-    ]
+    settled = {name: file for name, file in _parsed(names).items() if file.transient is Transient.NONE}
+    logs = {file.offset for file in settled.values() if file.kind is FileKind.LOG}
+    return [name for name, file in settled.items() if file.offset not in logs and file.kind in _INDEXES]
 
 
 def _parsed(names: Iterable[str]) -> dict[str, SegmentFileName]:

@@ -48,6 +48,7 @@ __all__ = ["LoadedLog", "load"]
 _logger = logging.getLogger(__name__)
 
 _SWAPPED_LOG = FileKind.LOG.value + Transient.SWAP.value
+_TRANSIENT = tuple(suffix.value for suffix in Transient if suffix is not Transient.NONE)
 
 
 class LoadedLog(NamedTuple):
@@ -122,9 +123,9 @@ class _Loader:
         self._snapshots: set[int] = set()  # offsets of the snapshot files there are
 
     def load(self, recover: bool) -> LoadedLog:
-        self._clear_leftovers()
+        names = self._clear_leftovers()
         epochs_before = self._parts.epochs.cache.entries
-        self._open_segments(recover)
+        self._open_segments(names, recover)
         end = self._recover_log() if recover else 0
         active = self._activate()
         if recover and end is None:
@@ -144,12 +145,21 @@ class _Loader:
         directory = self._directory
         return [entry.name for entry in directory.fs.list(directory.path) if not entry.is_directory]
 
-    def _clear_leftovers(self) -> None:
-        names = self._names()
+    def _clear_leftovers(self) -> list[str]:
+        """Bring the directory in order; the names of the files that are there then."""
+        left = self._names()
+        if any(name.endswith(_TRANSIENT) for name in left):  # hardly ever
+            left = self._clear_transient(left)
+        strays = orphans(left)
+        self._unlink(strays)
+        return [name for name in left if name not in strays] if strays else left
+
+    def _clear_transient(self, names: Sequence[str]) -> list[str]:
         gone = temporary_files(names)
         for some in gone:
             self._unlink(some)
-        left = [name for name in names if name not in {*gone[0], *gone[1]}]
+        removed = {*gone[0], *gone[1]}
+        left = [name for name in names if name not in removed]
         if any(name.endswith(Transient.SWAP.value) for name in left):
             plan = plan_swaps(left, self._swap_end, self._first_offset)
             self._unlink(plan.delete)
@@ -157,7 +167,7 @@ class _Loader:
             for renames in (plan.rename[:logs], plan.rename[logs:]):
                 self._finish(renames)
             left = self._names()
-        self._unlink(orphans(left))
+        return left
 
     def _finish(self, renames: Sequence[tuple[str, str]]) -> None:
         for source, target in renames:
@@ -193,9 +203,9 @@ class _Loader:
 
     # Segments
 
-    def _open_segments(self, recover: bool) -> None:
+    def _open_segments(self, names: Sequence[str], recover: bool) -> None:
         kinds: dict[int, set[FileKind]] = {}
-        for name in self._names():
+        for name in names:
             file = parse_segment_file(name)
             if file is not None and file.transient is Transient.NONE:
                 kinds.setdefault(file.offset, set()).add(file.kind)

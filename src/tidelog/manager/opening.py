@@ -274,11 +274,13 @@ class _Opening:
         point = root.checkpoints[Checkpoint.RECOVERY_POINTS].get(partition, 0)
         start = root.checkpoints[Checkpoint.LOG_STARTS].get(partition, 0)
 
+        known = one.found.topic_id == topic.topic_id  # and need not be read again
+
         def load(recovered: Callable[[int], None]) -> Log:
             return self._env.open_log(
                 path,
                 self._configs[topic.name],
-                topic_id=topic.topic_id,
+                topic_id=None if known else topic.topic_id,
                 clean=contents.clean,
                 log_start_offset=start,
                 recovery_point=point,

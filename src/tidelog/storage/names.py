@@ -70,6 +70,8 @@ class FileKind(enum.Enum):
     TXN_INDEX = ".txnindex"
     SNAPSHOT = ".snapshot"
 
+    __hash__ = object.__hash__  # members are the only ones of their kind; Enum's own hash is slow
+
 
 class Transient(enum.Enum):
     """Where a file is on its way to; the value is its second suffix."""
@@ -119,7 +121,7 @@ def format_segment_file(offset: int, kind: FileKind, transient: Transient = Tran
     """The file name of a segment's (by base offset) or snapshot's file."""
     if not 0 <= offset <= _MAX_OFFSET:
         raise InvalidInputError(f"an offset in a file name is 0 to 2^63 - 1, not {offset}")
-    return f"{offset:020d}{kind.value}{transient.value}"
+    return f"{offset:020d}{kind._value_}{transient._value_}"
 
 
 @lru_cache(maxsize=1 << 14)  # loading asks several times, and logs have the same names
