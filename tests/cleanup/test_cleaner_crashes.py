@@ -1,7 +1,9 @@
-"""Power cuts at every step of cleaning, and readers that run through it."""
+"""Power cuts and failing disks at every step of cleaning, and readers that run through it."""
 
 from __future__ import annotations
 
+import errno
+import itertools
 import random
 import threading
 from pathlib import Path
@@ -12,12 +14,14 @@ from tests.log.logs import NOW_MS, Clock, abort, all_records, commit, record, se
 from tidelog.cleanup.cleaner import clean_log
 from tidelog.cleanup.offset_map import SLOT_BYTES, OffsetMap
 from tidelog.config import LogConfig
+from tidelog.errors import LogOfflineError
 from tidelog.log import Log
 from tidelog.log.reading import to_arrow
 from tidelog.records import Record, StoredRecord
 from tidelog.records.schema import Projection
 from tidelog.storage import LOCAL, FileSystem
 from tidelog.testing.crash import CrashFileSystem
+from tidelog.testing.faults import FaultyFileSystem, fail_at
 from tidelog.types import FetchIsolation
 
 CONFIG = LogConfig(
@@ -149,6 +153,41 @@ def test_a_cut_log_can_be_cleaned_again() -> None:
             clean(log, NOW_MS)
             assert committed(log) == expected
             assert [one.offset for one in all_records(log)] == left
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
+def test_a_disk_that_fails_in_the_middle_costs_nothing(code: int, tmp_path: Path) -> None:
+    """Changes of files fail, each once. Before the swap the log goes on; in it, it is offline, and whole."""
+    offline = untouched = 0
+    for number in itertools.count(1, 7):
+        path = tmp_path / str(number) / "t-0"
+        path.parent.mkdir()
+        fs = FaultyFileSystem(LOCAL, lambda call: None)
+        log = open_log(fs, path, clean=True)
+        fill(log, 20)
+        end, before, expected = log.log_end_offset, all_records(log), committed(log)
+        fs.rule = fail_at(number, code)
+        try:
+            clean(log, NOW_MS)
+        except (OSError, LogOfflineError):
+            fs.rule = lambda call: None
+        else:
+            fs.rule = lambda call: None
+            log.close()
+            break
+        assert committed(log) == expected
+        if log.is_offline:
+            offline += 1
+            log.close_handlers()
+        else:
+            untouched += all_records(log) == before
+            clean(log, NOW_MS)
+            log.close()
+        with open_log(LOCAL, path, recovery_point=end) as again:
+            assert committed(again) == expected
+            assert again.log_end_offset == end
+    assert offline > 1
+    assert untouched > 1
 
 
 def test_readers_see_every_last_value_while_segments_are_replaced(tmp_path: Path) -> None:
