@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.cli.errors import UsageError
+from tidelog.records.columns import constant_string, text_scalar
 
 __all__ = ["RecordFilter"]
 
@@ -26,7 +27,7 @@ class RecordFilter:
         for pattern in (self.key_match, self.value_match):
             if pattern is not None:
                 try:
-                    pc.match_substring_regex(pa.array([b""]), pattern)
+                    pc.match_substring_regex(constant_string("", 1), pattern)
                 except pa.ArrowInvalid as error:
                     raise UsageError(f"{pattern!r} is not a regular expression: {error}") from None
 
@@ -41,7 +42,7 @@ class RecordFilter:
             return batch
         masks = []
         if self.key is not None:
-            masks.append(pc.equal(batch.column("key"), pa.scalar(self.key.encode(), pa.binary())))
+            masks.append(pc.equal(batch.column("key"), text_scalar(self.key, pa.binary())))
         if self.key_match is not None:
             masks.append(pc.match_substring_regex(batch.column("key"), self.key_match))
         if self.value_contains is not None:

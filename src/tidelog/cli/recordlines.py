@@ -27,6 +27,7 @@ from tidelog.cli.decoding import Decoder, Undecodable, text_of
 from tidelog.cli.decoding.texts import visible
 from tidelog.cli.errors import UsageError
 from tidelog.cli.lines import column_ends
+from tidelog.records.columns import constant_string, text_scalar
 
 __all__ = ["FORMATS", "SHOWN", "RecordLines"]
 
@@ -76,12 +77,9 @@ class RecordLines:
 
     def _plain(self, batch: pa.RecordBatch) -> memoryview:
         fields = [self._field(batch, name) for name in (*self.shown, "value")]
-        null = pa.scalar(b"null", pa.binary())
-        whole = pc.binary_join_element_wise(
-            *(pc.fill_null(field, null) for field in fields), pa.scalar(b"\t", pa.binary())
-        )
-        end = pa.scalar(b"", pa.binary())
-        return _bytes_of(pc.binary_join_element_wise(whole, end, pa.scalar(b"\n", pa.binary())))
+        null, tab, end, nothing = (text_scalar(text, pa.binary()) for text in ("null", "\t", "\n", ""))
+        whole = pc.binary_join_element_wise(*(pc.fill_null(field, null) for field in fields), tab)
+        return _bytes_of(pc.binary_join_element_wise(whole, nothing, end))
 
     def _field(self, batch: pa.RecordBatch, name: str) -> pa.Array:
         if name in ("key", "value"):
@@ -99,7 +97,8 @@ class RecordLines:
         for name in ("key", "value"):
             parts += [f',"{name}":', _json_text(batch.column(name))]
         parts += [',"headers":', _headers_json(batch.column("headers")), "}\n"]
-        return _bytes_of(pc.binary_join_element_wise(*parts, ""))
+        texts = [text_scalar(part) if isinstance(part, str) else part for part in parts]
+        return _bytes_of(pc.binary_join_element_wise(*texts, text_scalar("")))
 
     # ---- one by one, for eyes and decoders
 
@@ -185,13 +184,15 @@ def _json_text(array: pa.Array) -> pa.Array:
     found = {chr(byte) for byte in np.flatnonzero(np.bincount(data, minlength=256)[:128]).tolist()}
     for sign in [sign for sign in ("\\", '"', *_CONTROLS) if sign in found]:  # the backslash comes first
         text = pc.replace_substring(text, sign, _CONTROLS.get(sign, f"\\{sign}"))
-    return pc.fill_null(pc.binary_join_element_wise('"', text, '"', ""), "null")
+    quote = text_scalar('"')
+    quoted = pc.binary_join_element_wise(quote, text, quote, text_scalar(""))
+    return pc.fill_null(quoted, text_scalar("null"))
 
 
 def _headers_json(array: pa.Array) -> pa.Array:
     """Headers as JSON; they are few, where there are any."""
     if array.null_count == len(array):
-        return pa.array(np.full(len(array), "[]"), pa.string())
+        return constant_string("[]", len(array))
     told = [
         json.dumps(_header_pairs(one), ensure_ascii=False, separators=(",", ":")) for one in array.to_pylist()
     ]

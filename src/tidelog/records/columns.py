@@ -17,7 +17,7 @@ import pyarrow as pa
 from tidelog.kernels import columns as _kernel
 from tidelog.records.schema import HEADERS_TYPE, Projection
 
-__all__ = ["ChunkColumns", "constant_int", "constant_string", "from_numbers", "numbers"]
+__all__ = ["ChunkColumns", "constant_int", "constant_string", "from_numbers", "numbers", "text_scalar"]
 
 _SLACK = 32  # kernels copy in steps of as much
 _KEEP_ROOM = 1 << 14  # below this, unused room is not worth a copy
@@ -171,6 +171,12 @@ def numbers(array: pa.Array) -> npt.NDArray[Any]:
     if not len(array) or data is None:
         return np.empty(0, kind)
     return np.frombuffer(data, kind, count=len(array), offset=array.offset * kind.itemsize)
+
+
+def text_scalar(value: str, kind: pa.DataType | None = None) -> pa.Scalar:
+    """Text as a scalar of Arrow, as a string or of `kind`."""
+    array = constant_string(value, 1)
+    return array[0] if kind is None else array.cast(kind)[0]
 
 
 def constant_string(value: str, rows: int) -> pa.Array:
