@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -111,36 +113,36 @@ spark.sparkContext.setLogLevel("OFF")
 stream = spark.readStream.schema("key string, value string").option("maxFilesPerTrigger", 1)
 writer = stream.json(base + "/input").writeStream.format("tidelog").trigger(availableNow=True)
 writer = writer.option("topic", "t").option("partitions", 3)
-print("starting", flush=True)
 query = writer.option("checkpointLocation", base + "/checkpoint").start(base + "/root")
 query.awaitTermination()
-print("done", flush=True)
 """
 
 
 def kill_streams(tmp_path: Path, kills: int) -> None:
-    """Drivers killed, with all their workers, at any moment of a stream of many small batches."""
-    import random
-
+    """Drivers killed, with all their workers, somewhere in one of their next batches."""
     dice = random.Random(3)
     for batch in range(4 * kills):
         write_input(tmp_path / "input", 40 * batch, 40)
-    killed = 0
+    command = [sys.executable, "-c", DRIVER, str(tmp_path)]
     for _ in range(kills):
-        command = [sys.executable, "-c", DRIVER, str(tmp_path)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True, text=True) as driver:
-            assert driver.stdout is not None
-            driver.stdout.readline()
+        wanted = published(tmp_path) + dice.randrange(3)
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True) as driver:
             try:
-                driver.wait(timeout=dice.uniform(1.5, 6))
-            except subprocess.TimeoutExpired:
-                os.killpg(driver.pid, signal.SIGKILL)
-                killed += 1
+                deadline = time.monotonic() + 240
+                while published(tmp_path) < wanted and time.monotonic() < deadline and driver.poll() is None:
+                    time.sleep(0.02)
+                time.sleep(dice.uniform(0, 1.5))
+                assert driver.poll() is None, "it ended before it was killed"
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(driver.pid, signal.SIGKILL)
                 driver.wait()
                 time.sleep(0.2)
-                continue
-        break
-    assert killed
+
+
+def published(tmp_path: Path) -> int:
+    """How many batches were published."""
+    return read_journal(LOCAL, tmp_path / "root").sequence
 
 
 @pytest.mark.slow
