@@ -33,7 +33,8 @@ Bound = int | datetime | Mapping[int, int] | None
 """An offset; a time; an offset by partition number; None for the log's own start or end."""
 
 _AHEAD = 8  # record batches that a task may be ahead of its reader
-_THREAD_SPLIT_BYTES = 16 << 20  # decoded, most often no more than `_AHEAD` batches
+_THREAD_SPLIT_BYTES = 32 << 20  # decoded, most often no more than `_AHEAD` batches
+_THREAD_BYTES = 8 << 20  # of a batch: half as many to hand over
 
 
 def scan(
@@ -48,7 +49,7 @@ def scan(
     threads: int = 1,
     split_bytes: int | None = None,
     max_rows: int = MAX_ROWS,
-    max_bytes: int = MAX_BYTES,
+    max_bytes: int | None = None,
 ) -> pa.RecordBatchReader:
     """Read records from directories that Kafka or tidelog wrote, in use or not, as Arrow record batches.
 
@@ -70,6 +71,8 @@ def scan(
         isolation=isolation,
         split_bytes=_split_bytes(threads) if split_bytes is None else split_bytes,
     )
+    if max_bytes is None:
+        max_bytes = MAX_BYTES if threads == 1 else _THREAD_BYTES
     bounds = _Bounds(max_rows, max_bytes)
     batches = (
         _in_order(tasks, projection, bounds, threads)
