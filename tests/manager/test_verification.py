@@ -90,6 +90,16 @@ DAMAGE: dict[str, tuple[str, Callable[[Path], object], str]] = {
         lambda path: index_entry(first(path, "*.txnindex"), 0, 34, b"\0\0" + bytes(7) + b"\x63"),
         "no marker of producer 99",
     ),
+    "transaction index, entry missing": (
+        ".txnindex",
+        lambda path: first(path, "*.txnindex").write_bytes(first(path, "*.txnindex").read_bytes()[34:]),
+        "no entry for the transaction of producer",
+    ),
+    "transaction index, missing": (
+        ".txnindex",
+        lambda path: first(path, "*.txnindex").unlink(),
+        "no entry for the transaction of producer",
+    ),
     "snapshot": (
         ".snapshot",
         lambda path: index_entry(first(path, "*.snapshot"), 9, 1, b"\xff"),

@@ -51,6 +51,7 @@ FINDINGS_SCHEMA = pa.schema(
 )
 """A row for each finding: `kind` is damage or note."""
 
+_PRODUCERS = ("begun", "ended", "unlisted")
 _PIECE_SCHEMA = pa.schema(
     [
         pa.field("number", pa.int64()),
@@ -59,6 +60,7 @@ _PIECE_SCHEMA = pa.schema(
         pa.field("last_offset", pa.int64()),
         pa.field("largest_timestamp", pa.int64()),
         pa.field("earliest_entry", pa.int64()),
+        *(pa.field(name, pa.list_(pa.int64())) for name in _PRODUCERS),
         pa.field("epochs", pa.map_(pa.int64(), pa.int64())),
         pa.field("findings", pa.list_(pa.struct(list(FINDINGS_SCHEMA)))),
     ]
@@ -135,7 +137,9 @@ class VerifyWork:
     def _check(self, piece: Piece) -> dict[str, Any]:
         if not piece.is_whole:
             facts = verify_piece(LOCAL, piece, deep=self.deep)
-            return asdict(facts) | {"epochs": list((facts.epochs or {}).items()), "findings": []}
+            producers = {name: sorted(getattr(facts, name)) for name in _PRODUCERS}
+            row = asdict(facts) | producers
+            return row | {"epochs": list((facts.epochs or {}).items()), "findings": []}
         summary = SegmentSummary.of(verify_segment(LOCAL, piece.place, deep=self.deep))
         return {
             "sound": not summary.findings,
@@ -202,6 +206,7 @@ def _piece_facts(row: Mapping[str, Any]) -> PieceFacts:
         row["largest_timestamp"],
         row["earliest_entry"],
         dict(row["epochs"]),
+        *(frozenset(row[name] or ()) for name in _PRODUCERS),
     )
 
 

@@ -4,7 +4,7 @@
 2. `verify_piece` checks the batches of a piece, and the index entries that belong to them, by the very
    checks of `segment`. It answers a few numbers: is all as it should be, and what the neighbours must fit.
 3. `stitch` compares neighbours: offsets go on growing, and no time entry of a later piece is below a
-   timestamp of an earlier one.
+   timestamp of an earlier one, and no abort without an entry ends a transaction with records before it.
 
 Pieces only say whether a segment is sound. Where they do not fit, or one has something to tell, the segment
 is to be checked whole, so that what is found reads the same wherever it was looked for. An index that is
@@ -71,6 +71,12 @@ class PieceFacts:
     earliest_entry: int = _NO_TIME
     """The smallest timestamp of a time entry that says what the largest one is up to its offset."""
     epochs: Mapping[int, int] | None = None
+    begun: frozenset[int] = frozenset()
+    """Producers with records behind their last marker in the piece."""
+    ended: frozenset[int] = frozenset()
+    """Producers with a marker in the piece."""
+    unlisted: frozenset[int] = frozenset()
+    """Those whose first marker is an abort of which the transaction index knows nothing."""
 
 
 def plan_pieces(fs: FileSystem, place: SegmentPlace, piece_bytes: int) -> list[Piece]:
@@ -91,7 +97,8 @@ def verify_piece(fs: FileSystem, piece: Piece, *, deep: bool = False) -> PieceFa
     """Check a piece of a segment."""
     place = piece.place
     log = place.path(FileKind.LOG)
-    table, fault = scan_log(map_file(fs, log), piece.start, piece.end, log, deep)
+    buffer = map_file(fs, log)
+    table, fault = scan_log(buffer, piece.start, piece.end, log, deep)
     if fault is not None or not len(table):
         return PieceFacts(False)
     first, last = int(table.base_offset[0]), int(table.last_offset[-1])
@@ -99,7 +106,7 @@ def verify_piece(fs: FileSystem, piece: Piece, *, deep: bool = False) -> PieceFa
     next_base = place.next_base if piece.end == place.size else None
     if any(bad_offsets(table, log, before, next_base)):
         return PieceFacts(False)
-    facts = SegmentFacts.of(table, place.base_offset, piece.end, piece.end, [])
+    facts = SegmentFacts.of(buffer, table, place.base_offset, piece.end, piece.end, [])
     if not _indexes_fit(fs, piece, facts):
         return PieceFacts(False)
     return PieceFacts(
@@ -109,6 +116,7 @@ def verify_piece(fs: FileSystem, piece: Piece, *, deep: bool = False) -> PieceFa
         int(table.max_timestamp.max()),
         _earliest(fs, piece, facts),
         facts.epoch_starts,
+        *_transactions(fs, place, facts),
     )
 
 
@@ -118,9 +126,11 @@ def stitch(place: SegmentPlace, pieces: Sequence[PieceFacts]) -> SegmentSummary 
         return None
     epochs: dict[int, int] = {}
     last, largest = place.base_offset - 1, -1
+    begun: frozenset[int] = frozenset()
     for piece in pieces:
-        if 0 <= piece.first_offset <= last or piece.earliest_entry < largest:
+        if 0 <= piece.first_offset <= last or piece.earliest_entry < largest or piece.unlisted & begun:
             return None
+        begun = (begun - piece.ended) | piece.begun
         last, largest = piece.last_offset, max(largest, piece.largest_timestamp)
         for epoch, first in (piece.epochs or {}).items():
             epochs.setdefault(epoch, first)
@@ -132,11 +142,9 @@ def _indexes_fit(fs: FileSystem, piece: Piece, facts: SegmentFacts) -> bool:
     place = piece.place
     for kind, check in CHECKS.items():
         path = place.path(kind)
-        if kind not in place.kinds:
-            if kind is not FileKind.TXN_INDEX:
-                return False
-            continue
-        data = read_file(fs, path)
+        if kind not in place.kinds and kind is not FileKind.TXN_INDEX:
+            return False
+        data = read_file(fs, path) if kind in place.kinds else b""
         if piece.start == 0 and not _is_orderly(kind, data):
             return False
         if any(check(_own(kind, data, piece, facts), path, facts, place.is_last)):
@@ -169,6 +177,30 @@ def _own(kind: FileKind, data: bytes, piece: Piece, facts: SegmentFacts) -> byte
     low = low if piece.start else -_LAST
     high = high if piece.end < piece.place.size else _LAST
     return entries[(keys >= low) & (keys <= high)].tobytes()
+
+
+def _transactions(
+    fs: FileSystem, place: SegmentPlace, facts: SegmentFacts
+) -> tuple[frozenset[int], frozenset[int], frozenset[int]]:
+    """The producers that have begun a transaction, ended one, and aborted one without an entry."""
+    markers = np.flatnonzero(facts.control & (facts.producer >= 0))
+    data = np.flatnonzero(facts.in_transaction)
+    last_marker = dict(zip(facts.producer[markers].tolist(), markers.tolist(), strict=True))
+    first_marker = dict(zip(facts.producer[markers][::-1].tolist(), markers[::-1].tolist(), strict=True))
+    last_data = dict(zip(facts.producer[data].tolist(), data.tolist(), strict=True))
+    begun = frozenset(who for who, at in last_data.items() if at > last_marker.get(who, -1))
+    if not len(facts.aborts):
+        return begun, frozenset(last_marker), frozenset()
+    known = FileKind.TXN_INDEX in place.kinds
+    index = read_file(fs, place.path(FileKind.TXN_INDEX)) if known else b""
+    entries = np.frombuffer(index, TXN_ENTRY, count=len(index) // TXN_ENTRY.itemsize)
+    listed = np.isin(facts.last[facts.aborts], entries["last"].astype(np.int64))
+    unlisted = set(facts.aborts[~listed].tolist())
+    return (
+        begun,
+        frozenset(last_marker),
+        frozenset(who for who, at in first_marker.items() if at in unlisted),
+    )
 
 
 def _earliest(fs: FileSystem, piece: Piece, facts: SegmentFacts) -> int:

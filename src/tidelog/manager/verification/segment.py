@@ -10,7 +10,8 @@ Time index (timestamp, offset). Both grow; the batch that holds the offset has t
 batch before it a larger one: whoever looks for a later time and starts there misses nothing.
 
 Transaction index. Entries are whole, versions known, last offsets grow; where the log has a batch at the last
-offset, it is a marker of that producer.
+offset, it is a marker of that producer. A transaction that was aborted here, with data in this segment, has
+an entry: without one its data would be read as committed.
 
 The last segment's indexes may be preallocated: zeros at their end are no entries. After damage in the log,
 only what comes before it is compared. Of one segment, so many findings are told; the rest is counted.
@@ -26,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelog.errors import CorruptRecordError
+from tidelog.log.markers import read_markers
 from tidelog.manager.verification.findings import Finding, Kind
 from tidelog.records import decode_batches, scan_batches
 from tidelog.records.batches import BatchTable
@@ -83,13 +85,23 @@ class SegmentFacts:
     epoch: Int64s
     producer: Int64s
     control: npt.NDArray[np.bool_]
+    in_transaction: npt.NDArray[np.bool_]
+    """Batches that hold records of a transaction."""
+    aborts: Int64s
+    """Where the markers lie that abort transactions: indices of batches."""
     findings: list[Finding] = field(default_factory=list)
 
     @classmethod
     def of(
-        cls, table: BatchTable, base_offset: int, size: int, sound: int, findings: list[Finding]
+        cls,
+        buffer: memoryview,
+        table: BatchTable,
+        base_offset: int,
+        size: int,
+        sound: int,
+        findings: list[Finding],
     ) -> SegmentFacts:
-        """The facts of a table of batches."""
+        """The facts of a table of batches of a log's bytes."""
         return cls(
             base_offset,
             size,
@@ -101,6 +113,8 @@ class SegmentFacts:
             table.leader_epoch,
             table.producer_id,
             table.is_control,
+            table.is_transactional & ~table.is_control & (table.count > 0),
+            _aborts(buffer, table),
             findings,
         )
 
@@ -132,7 +146,9 @@ def _verify_indexes(fs: FileSystem, place: SegmentPlace, facts: SegmentFacts) ->
         path = place.path(kind)
         if kind in place.kinds:
             yield from check(read_file(fs, path), path, facts, place.is_last)
-        elif kind is not FileKind.TXN_INDEX:
+        elif kind is FileKind.TXN_INDEX:  # made at the first abort
+            yield from check(b"", path, facts, place.is_last)
+        else:
             yield Finding(Kind.DAMAGE, path, "the index is missing")
 
 
@@ -150,7 +166,15 @@ def _verify_log(fs: FileSystem, place: SegmentPlace, deep: bool) -> SegmentFacts
             Finding(Kind.DAMAGE, path, fault.reason, fault.position, following, end_offset=place.next_base)
         )
     sound = fault.position if fault is not None else len(buffer)
-    return SegmentFacts.of(table, place.base_offset, len(buffer), sound, findings)
+    return SegmentFacts.of(buffer, table, place.base_offset, len(buffer), sound, findings)
+
+
+def _aborts(buffer: memoryview, table: BatchTable) -> Int64s:
+    try:
+        markers = read_markers(buffer, table)
+    except CorruptRecordError:  # a marker that says neither is not an index's fault
+        return np.empty(0, np.int64)
+    return np.array([index for index, marker in markers.items() if marker.is_abort], np.int64)
 
 
 def scan_log(
@@ -300,6 +324,20 @@ def _txn_index(data: bytes, path: str, facts: SegmentFacts, last: bool) -> Itera
             yield Finding(
                 Kind.DAMAGE, path, f"the entry's last offset {end} lies behind the log's end", at, end
             )
+
+    for batch in facts.aborts[~np.isin(facts.last[facts.aborts], lasts)].tolist():
+        if _has_data(facts, batch):
+            end, producer = int(facts.last[batch]), facts.producer[batch]
+            cause = f"no entry for the transaction of producer {producer} that was aborted at offset {end}"
+            yield Finding(Kind.DAMAGE, path, cause, None, end)
+
+
+def _has_data(facts: SegmentFacts, marker: int) -> bool:
+    """Whether the transaction that a marker ends has records in this segment."""
+    own = facts.producer[:marker] == facts.producer[marker]
+    ends = np.flatnonzero(own & facts.control[:marker])
+    begin = int(ends[-1]) + 1 if len(ends) else 0
+    return bool((own & facts.in_transaction[:marker])[begin:].any())
 
 
 def _not_growing(values: Int64s, path: str, size: int, what: str, offsets: Int64s) -> Iterator[Finding]:
