@@ -1,4 +1,4 @@
-"""The examples of docs/spark.md do what they say; in one Spark session, with all other tests'."""
+"""The examples of the documents about Spark do what they say; in one session, with all other tests'."""
 
 from __future__ import annotations
 
@@ -13,5 +13,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_the_examples_run(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run_document(ROOT / "docs/spark.md", tmp_path, monkeypatch)
+@pytest.mark.parametrize("name", ["spark.md", "spark-write.md"])
+def test_the_examples_run(
+    name: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_document(ROOT / "docs" / name, tmp_path, monkeypatch)
