@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
 from tidelog.cli import (
@@ -70,3 +71,7 @@ def main() -> None:
         sys.exit(
             f"tidelog: this is a bug in tidelog ({what}): run it again with --debug and report what it says"
         )
+    finally:
+        signal.signal(
+            signal.SIGINT, signal.SIG_IGN
+        )  # all is done, or said
