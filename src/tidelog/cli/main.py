@@ -72,6 +72,4 @@ def main() -> None:
             f"tidelog: this is a bug in tidelog ({what}): run it again with --debug and report what it says"
         )
     finally:
-        signal.signal(
-            signal.SIGINT, signal.SIG_IGN
-        )  # all is done, or said
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is done, or said
