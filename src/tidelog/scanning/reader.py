@@ -32,8 +32,8 @@ __all__ = ["Bound", "plan_scan", "scan"]
 Bound = int | datetime | Mapping[int, int] | None
 """An offset; a time; an offset by partition number; None for the log's own start or end."""
 
-_AHEAD = 8  # record batches that a task may be ahead of its reader
-_THREAD_SPLIT_BYTES = 32 << 20  # decoded, most often no more than `_AHEAD` batches
+_AHEAD = 6  # record batches that a task may be ahead of its reader
+_THREAD_SPLIT_BYTES = 24 << 20  # decoded, most often no more than `_AHEAD` batches
 _THREAD_BYTES = 8 << 20  # of a batch: half as many to hand over
 
 
