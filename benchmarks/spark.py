@@ -27,6 +27,7 @@ from typing import Any
 
 import pyarrow as pa
 from tests.golden import GOLDEN
+from tests.oracle.broker import STOCK_JVM
 from tests.oracle.oracle import Oracle
 from tests.spark.connector import connector_jars
 
@@ -149,7 +150,7 @@ def _against_the_connector(bench: Bench, data: _Topics) -> Iterator[Row]:
     )
     records = ours["records"]["rows"]
     bench.say("running Spark on a broker")
-    with Oracle.obtain().broker(root, adopt=True) as broker:
+    with Oracle.obtain().broker(root, adopt=True, jvm=STOCK_JVM) as broker:
         jobs = [_their_job(name, broker.address, bench.scratch) for name in wanted]
         theirs = run_jobs(bench, settings, jobs, broker.process.pid)
     for name in wanted:

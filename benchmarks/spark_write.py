@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from tests.oracle.broker import STOCK_JVM
 from tests.oracle.oracle import Oracle
 from tests.spark.connector import connector_jars
 
@@ -75,7 +76,7 @@ def _ingest(bench: Bench) -> Iterator[Row]:
     with tidelog.open(broker_root) as store:
         store.create_topic("events", _PARTITIONS)
     bench.say(f"writing {count:,} rows into a broker")
-    with Oracle.obtain().broker(broker_root) as broker:
+    with Oracle.obtain().broker(broker_root, jvm=STOCK_JVM) as broker:
         options = {"kafka.bootstrap.servers": broker.address, "topic": "events"}
         job = read | {"to": "kafka", "to_options": options}
         theirs = run_jobs(bench, settings, [job], broker.process.pid, repeat=2)[name]

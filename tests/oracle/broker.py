@@ -18,7 +18,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,13 +27,19 @@ from confluent_kafka.admin import AdminClient
 
 from tests.oracle.jars import OracleError, Programs
 
-__all__ = ["Broker", "run_broker"]
+__all__ = ["QUICK_JVM", "STOCK_JVM", "Broker", "run_broker"]
 
 START_LIMIT_S = 90.0
 STOP_LIMIT_S = 60.0
 
 ADOPTED_LEADER_EPOCH = 100
 """Must not be below the newest leader epoch in the logs."""
+
+QUICK_JVM = ("-Xmx700m", "-XX:TieredStopAtLevel=1")
+"""Up in little time and memory: for tests. What it does afterwards is slower than a broker is."""
+
+STOCK_JVM = ("-Xms1g", "-Xmx1g")
+"""The heap of `kafka-server-start.sh`, and Java's own defaults: for measuring."""
 
 SETTINGS = {
     "process.roles": "broker,controller",
@@ -87,12 +93,12 @@ class Broker:
 
 @contextlib.contextmanager
 def run_broker(
-    programs: Programs, root: Path, *, adopt: bool = False, config: Mapping[str, object]
+    programs: Programs, root: Path, *, adopt: bool, config: Mapping[str, object], jvm: Sequence[str]
 ) -> Iterator[Broker]:
     """Starts a broker on `root`, yields it once every partition it knows has a leader, and stops it.
 
-    `config` adds to or overrides the server's settings. Raises `OracleError` with the end of the broker's
-    log when it does not come up.
+    `config` adds to or overrides the server's settings; `jvm` is `QUICK_JVM` or `STOCK_JVM`.
+    Raises `OracleError` with the end of the broker's log when it does not come up.
     """
     with tempfile.TemporaryDirectory(prefix="broker-") as scratch:
         port, controller_port = _free_ports(2)
@@ -107,8 +113,8 @@ def run_broker(
         properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         expected = _prepare(programs, root, properties, adopt)
         log_path = Path(scratch, "broker.log")
-        jvm = ("-Xmx700m", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=info")
-        command = programs.command("tidelog.oracle.Broker", [str(properties)], jvm)
+        options = (*jvm, "-Dorg.slf4j.simpleLogger.defaultLogLevel=info")
+        command = programs.command("tidelog.oracle.Broker", [str(properties)], options)
         with log_path.open("wb") as log:
             process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT)
         broker = Broker(f"127.0.0.1:{port}", root, log_path, process)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.oracle.broker import Broker, run_broker
+from tests.oracle.broker import QUICK_JVM, Broker, run_broker
 from tests.oracle.jars import Kafka, Programs
 
 __all__ = ["Oracle"]
@@ -187,7 +187,12 @@ class Oracle:
         return self.programs.ask("tidelog.oracle.Clean", {"cases": requests})
 
     def broker(
-        self, root: Path | str, *, adopt: bool = False, config: Mapping[str, object] | None = None
+        self,
+        root: Path | str,
+        *,
+        adopt: bool = False,
+        config: Mapping[str, object] | None = None,
+        jvm: Sequence[str] = QUICK_JVM,
     ) -> AbstractContextManager[Broker]:
         """A single-node Kafka broker on the log directory `root` itself (not a copy); see `run_broker`."""
-        return run_broker(self.programs, Path(root).absolute(), adopt=adopt, config=config or {})
+        return run_broker(self.programs, Path(root).absolute(), adopt=adopt, config=config or {}, jvm=jvm)
