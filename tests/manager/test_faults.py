@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import tidelog
-from tests.manager.test_store import SMALL, fill, some, values
+from tests.manager.stores import SMALL, fill, some, values
 from tidelog.errors import TidelogError
 from tidelog.storage import LOCAL
 from tidelog.testing.faults import Call, Fault, FaultyFileSystem

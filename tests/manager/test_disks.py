@@ -1,0 +1,96 @@
+"""Disks that fail, are full or read-only under a store, and files that vanish."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tidelog
+from tests.manager.stores import SMALL, fill, some, values
+from tidelog.errors import (
+    InvalidInputError,
+    LogOfflineError,
+)
+from tidelog.storage import LOCAL
+from tidelog.testing.faults import FaultyFileSystem, fail_on, read_only
+
+
+def test_a_disk_that_fails_takes_its_root_offline_and_no_other(tmp_path: Path) -> None:
+    roots = [tmp_path / "a", tmp_path / "b"]
+    fs = FaultyFileSystem(LOCAL, lambda call: None)
+    store = tidelog.open(roots, fs=fs, background=False)
+    store.create_topic("t", 2)
+    for partition in store:
+        partition.append(some(4))
+    bad = store.partition("t", 0)
+    assert bad.root is not None
+    path = bad.root.path
+
+    def rule(call: Any) -> Any:
+        broken = call.path.startswith(path) and "checkpoint" in call.path
+        return fail_on("*", "*", errno.EIO)(call) if broken else None
+
+    fs.rule = rule
+    store.checkpoint()
+    assert "Input/output error" in store.offline_roots[path]
+    with pytest.raises(LogOfflineError, match="Input/output error"):
+        bad.append(some(1))
+    assert len(values(store, "t", 1)) == 4
+    with pytest.raises(InvalidInputError, match="offline"):
+        store.move_partition("t", 1, path)
+    store.close()
+    good = roots[1] if path == str(roots[0]) else roots[0]
+    assert (good / ".kafka_cleanshutdown").exists()
+    assert not (Path(path) / ".kafka_cleanshutdown").exists()
+    with tidelog.open(roots) as again:
+        assert [len(values(again, "t", number)) for number in range(2)] == [4, 4]
+
+
+def test_a_full_disk_refuses_appends_and_loses_nothing(tmp_path: Path) -> None:
+    fs = FaultyFileSystem(LOCAL, lambda call: None)
+    store = tidelog.open(tmp_path, fs=fs, background=False)
+    store.create_topic("t")
+    store.partition("t").append(some(4), sync=True)
+    fs.rule = fail_on("pwrite", "*.log", errno.ENOSPC, written=30)
+    with pytest.raises((OSError, LogOfflineError), match="No space left"):
+        store.partition("t").append(some(100))
+    fs.rule = lambda call: None
+    store.close()
+    with tidelog.open(tmp_path) as again:
+        assert values(again, "t") == [one.value for one in some(4)]
+
+
+def test_a_read_only_disk_is_a_clear_error(tmp_path: Path) -> None:
+    tidelog.open(tmp_path).close()
+    with pytest.raises(OSError, match="Read-only file system"):
+        tidelog.open(tmp_path, fs=FaultyFileSystem(LOCAL, read_only()))
+    first, second = tmp_path / "a", tmp_path / "b"
+
+    def rule(call: Any) -> Any:
+        return read_only()(call) if call.path.startswith(str(second)) else None
+
+    second.mkdir()
+    with tidelog.open([first, second], fs=FaultyFileSystem(LOCAL, rule), background=False) as store:
+        assert "Read-only" in store.offline_roots[str(second)]
+        store.create_topic("t", 2)
+        assert all(partition.root is store.roots[0] for partition in store)
+
+
+def test_a_file_that_vanished_is_reported_and_nothing_else_is_lost(tmp_path: Path) -> None:
+    with tidelog.open(tmp_path) as store:
+        store.create_topic("t", 2, SMALL)
+        for partition in store:
+            fill(partition, 40)
+        bases = store.partition("t", 0).log.segments.base_offsets
+    (tmp_path / "t-0" / f"{bases[1]:020}.log").unlink()
+    with tidelog.open(tmp_path) as store:
+        assert len(values(store, "t", 1)) == 40
+        found = store.partition("t", 0)
+        assert found.log_end_offset == 40
+        kept = values(store, "t", 0)
+        assert kept == [
+            one.value for one in some(40) if not bases[1] <= int((one.value or b"")[1:]) < bases[2]
+        ]

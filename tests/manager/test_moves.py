@@ -1,0 +1,137 @@
+"""Partitions that move between roots, while they are used and through crashes."""
+
+from __future__ import annotations
+
+import errno
+import threading
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tidelog
+from tests.manager.stores import SMALL, fill, some, values
+from tidelog.errors import (
+    InvalidInputError,
+    LogOfflineError,
+)
+from tidelog.records import Record
+from tidelog.storage import LOCAL
+from tidelog.testing.faults import FaultyFileSystem, fail_on
+from tidelog.types import TopicPartition
+
+
+def test_a_partition_moves_while_it_is_used(tmp_path: Path) -> None:
+    roots = [tmp_path / "a", tmp_path / "b"]
+    with tidelog.open(roots) as store:
+        store.create_topic("t", 1, SMALL | {"internal.segment.bytes": 4000})
+        partition = store.partition("t")
+        fill(partition, 300)
+        partition.delete_records(57)
+        stop = threading.Event()
+        written: list[bytes] = []
+        failures: list[BaseException] = []
+
+        def write() -> None:
+            try:
+                while not stop.is_set():
+                    value = f"w{len(written)}".encode()
+                    partition.append([Record(value)])
+                    written.append(value)
+                    partition.read_arrow(partition.log_start_offset)
+                    stop.wait(0.001)
+            except BaseException as error:
+                failures.append(error)
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        for target in (roots[1], roots[0], roots[1]):
+            store.move_partition("t", 0, target)
+            assert Path(partition.log.path) == target / "t-0"
+        stop.set()
+        writer.join()
+        assert not failures
+        assert values(store, "t") == [one.value for one in some(300)][57:] + written
+        assert partition.log_start_offset == 57
+        with pytest.raises(InvalidInputError, match="is no root"):
+            store.move_partition("t", 0, tmp_path / "c")
+        end = partition.log_end_offset
+    assert not (roots[0] / "t-0").exists()
+    with tidelog.open(roots) as store:
+        assert Path(store.partition("t").log.path) == roots[1] / "t-0"
+        assert (store.partition("t").log_start_offset, store.partition("t").log_end_offset) == (57, end)
+
+
+def test_a_move_that_fails_is_undone(tmp_path: Path) -> None:
+    roots = [tmp_path / "a", tmp_path / "b"]
+    fs = FaultyFileSystem(LOCAL, lambda call: None)
+    with tidelog.open(roots, fs=fs, background=False) as store:
+        store.create_topic("t", 1)
+        store.partition("t").append(some(10))
+        fs.rule = fail_on("pwrite", "*.log", errno.ENOSPC)
+        with pytest.raises((OSError, LogOfflineError)):
+            store.move_partition("t", 0, roots[1])
+        fs.rule = lambda call: None
+        store.partition("t").append(some(5))
+        assert len(values(store, "t")) == 15
+        assert [path.name for path in roots[1].iterdir() if path.is_dir()] == []
+
+
+@pytest.mark.parametrize("common", [0, 60, 150])
+def test_a_move_that_was_cut_short_goes_on_where_it_was(tmp_path: Path, common: int) -> None:
+    roots = [tmp_path / "a", tmp_path / "b"]
+    with tidelog.open(roots) as store:
+        store.create_topic("t", 1, SMALL)
+        fill(store.partition("t"), 200)
+        topic_id = store.partition("t").topic_id
+        source = store.partition("t").log
+        # What a crash leaves: 150 records, of which only `common` are still the source's.
+        future = roots[1] / f"t-0.{uuid.uuid4().hex}-future"
+        with tidelog.Log.open(future, source.config, topic_id=topic_id) as copy:
+            while copy.log_end_offset < common:
+                copy.append_as_follower(source.read(copy.log_end_offset, 300).data)
+            while copy.log_end_offset < 150:
+                copy.append_as_leader([Record(b"lost")] * 5)
+    written: list[int] = []
+
+    def rule(call: Any) -> None:
+        if call.operation == "pwrite" and "-future" in call.path and call.path.endswith(".log"):
+            written.append(call.size)
+
+    with tidelog.open(roots, fs=FaultyFileSystem(LOCAL, rule), background=False) as store:
+        assert store.unfinished_moves == {TopicPartition("t", 0): str(roots[1])}
+        whole = store.partition("t").log.size
+        store.resume_moves()
+        assert store.unfinished_moves == {}
+        assert Path(store.partition("t").log.path) == roots[1] / "t-0"
+        assert values(store, "t") == [one.value for one in some(200)]
+        assert sum(written) <= whole * (200 - common) // 200 + 300
+    with tidelog.open(roots) as store:
+        assert values(store, "t") == [one.value for one in some(200)]
+
+
+def test_a_log_that_ends_behind_its_last_record_moves(tmp_path: Path) -> None:
+    roots = [tmp_path / "a", tmp_path / "b"]
+    with tidelog.open(roots) as store:
+        store.create_topic("t", 1)
+        store.partition("t").append(some(10))
+        store.partition("t").log.roll(5000)  # as a crash leaves it that takes the end of a segment
+    with tidelog.open(roots) as store:
+        partition = store.partition("t")
+        assert partition.log_end_offset == 5000
+        store.move_partition("t", 0, roots[1])
+        assert partition.log_end_offset == 5000
+        assert partition.append(some(1)).first_offset == 5000
+    with tidelog.open(roots) as store:
+        assert len(tidelog.scan(roots[1] / "t-0").read_all()) == 11
+
+
+def test_a_copy_goes_with_its_topic(tmp_path: Path) -> None:
+    roots = [tmp_path / "a", tmp_path / "b"]
+    with tidelog.open(roots) as store:
+        topic = store.create_topic("t", 1)
+        with tidelog.Log.open(roots[1] / f"t-0.{uuid.uuid4().hex}-future", topic_id=topic.topic_id):
+            pass
+        store.delete_topic("t")
+        assert not store.unfinished_moves
