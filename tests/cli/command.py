@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import re
 import struct
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import termios
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["COMMAND", "Answer", "on_terminal", "run"]
+__all__ = ["COMMAND", "Answer", "number_in", "on_terminal", "run"]
 
 COMMAND = Path(sys.executable).with_name("tidelog")
 """Where the package's installation put it."""
@@ -32,6 +33,13 @@ class Answer:
     def lines(self) -> list[str]:
         """The lines of standard output."""
         return self.out.split("\n")[:-1]
+
+
+def number_in(line: str, name: str) -> int:
+    """The number that stands behind `name: ` in a line."""
+    found = re.search(rf"(?<!\w){name}: (-?\d+)", line)
+    assert found is not None, f"no {name} in {line!r}"
+    return int(found[1])
 
 
 def run(*args: str | Path, **environment: str) -> Answer:

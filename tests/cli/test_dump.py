@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cli.command import on_terminal, run
+from tests.cli.command import number_in, on_terminal, run
 from tests.cli.reference import record_line
 from tests.golden import GOLDEN, GoldenPartition, golden_partition, golden_partitions
 from tidelog.records import Header, Record, encode_records
@@ -139,7 +139,7 @@ def test_deep_lines_stand_below_their_batch() -> None:
     for line in answer.lines[2:]:
         batch = batch if line.startswith("|") else line
         counts[batch] = counts.get(batch, 0) + line.startswith("|")
-    assert [int(re.search(r" count: (\d+)", line)[1]) for line in counts] == list(counts.values())  # type: ignore[index]
+    assert [number_in(line, "count") for line in counts] == list(counts.values())
 
 
 def test_transaction_markers_are_told() -> None:

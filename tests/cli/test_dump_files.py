@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cli.command import Answer, on_terminal, run
+from tests.cli.command import Answer, number_in, on_terminal, run
 from tests.golden import GOLDEN, golden_partition
 from tidelog.storage import LOCAL
 from tidelog.storage.checkpoints import read_epoch_checkpoint, read_offset_checkpoint
@@ -195,7 +195,7 @@ def test_a_preallocated_index_is_no_damage(tmp_path: Path) -> None:
 def test_max_bytes_cuts_between_batches() -> None:
     log = golden_partition("golden-none-0").logs()[0]
     whole = run("dump", log).lines
-    second = int(re.search(r" position: (\d+)", whole[3])[1])  # type: ignore[index]
+    second = number_in(whole[3], "position")
     for limit in (second, second + 1, second + 70):
         answer = run("dump", "--max-bytes", str(limit), log)
         assert answer.code == 0, answer.err
