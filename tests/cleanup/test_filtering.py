@@ -5,15 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from tests.log.crafting import CONTROL, TRANSACTIONAL, table
 from tidelog.cleanup.aborted import CleanedTransactions
 from tidelog.cleanup.filtering import ActiveProducers, BatchRules, batch_flags
+from tidelog.errors import CorruptRecordError
 from tidelog.index import AbortedTxn
 from tidelog.kernels import cleaning
 from tidelog.log.sequences import BatchMetadata, ProducerState
 from tidelog.log.transactions import TxnMarker
+from tidelog.records import encode_batches, scan_batches
+from tidelog.records.control import ControlType, UnknownControl, control_fields
+from tidelog.types import Codec
 
 NOW = 1_000_000
 HORIZON = 0x40
@@ -134,3 +139,26 @@ def test_to_be_told_twice_is_harmless() -> None:
     assert seen.read_data(7, 45)
     assert not seen.read_marker(7, 50, ABORT)
     assert seen.take_kept() == [txn, later]
+
+
+def control_batch(key: bytes, codec: Codec = Codec.NONE) -> bytes:
+    columns = pa.record_batch({"key": [key], "value": [b"whatever"], "timestamp": pa.array([5], pa.int64())})
+    fields: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "transactional": True, "control": True}
+    return bytes(encode_batches(columns, codec=codec, **fields))
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+@pytest.mark.parametrize("kind", [ControlType.LEADER_CHANGE, 99])
+def test_control_records_that_end_no_transaction_stay(kind: int, codec: Codec) -> None:
+    """As in Kafka's cleaner, whoever wrote them; an abort or commit in their place could go."""
+    data = control_batch(control_fields(UnknownControl(kind, b""))[0], codec)
+    assert CleanedTransactions().read(data, scan_batches(data).require()).tolist() == [False]
+    commit = control_batch(control_fields(UnknownControl(ControlType.COMMIT, b""))[0], codec)
+    assert CleanedTransactions().read(commit, scan_batches(commit).require()).tolist() == [True]
+
+
+@pytest.mark.parametrize("key", [b"", b"\0\0\0", b"\xff\xff\0\x63"])
+def test_a_control_record_without_a_type_is_damage(key: bytes) -> None:
+    data = control_batch(key)
+    with pytest.raises(CorruptRecordError):
+        CleanedTransactions().read(data, scan_batches(data).require())

@@ -6,7 +6,7 @@ aborted data. All other data in transactions was committed (what is undecided is
 
 A marker can go when no data of its transaction is left: none was met between the transaction's beginning and
 the marker. As long as an abort marker has data, the transaction stays in the index of the cleaned segment.
-A marker without a record has been emptied before, and can go as well.
+A marker without a record has been emptied before, and can go as well. Control records of other types stay.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class CleanedTransactions:
         concerned = np.flatnonzero(control | table.is_transactional)
         if not len(concerned):
             return gone
-        markers = read_markers(buffer, table, source=source)
+        markers = read_markers(buffer, table, source=source, pass_over_others=True)
         rows = table.rows[concerned]
         for index, last, producer, count, is_control in zip(
             concerned.tolist(),

@@ -14,7 +14,7 @@ key length, key, value length, value, headers.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -36,12 +36,17 @@ _MAX_VARLONG = 10
 
 
 def read_markers(
-    buffer: Buffer, batches: BatchTable, *, origin: int = 0, source: str | None = None
+    buffer: Buffer,
+    batches: BatchTable,
+    *,
+    origin: int = 0,
+    source: str | None = None,
+    pass_over_others: bool = False,
 ) -> dict[int, TxnMarker]:
     """The marker of each control batch that has a producer id, by row; one emptied by cleaning has none.
 
     `buffer` holds the batches at their positions less `origin`. A control record that is no marker raises
-    CorruptRecordError.
+    CorruptRecordError; one of another type, soundly written, is passed over if that is wanted.
     """
     rows = batches.rows
     if not (rows[0, 6] & _CONTROL if len(rows) == 1 else (rows[:, 6] & _CONTROL).any()):
@@ -56,9 +61,12 @@ def read_markers(
         if start < 0 or start + row[1] > len(view):
             raise ValueError("a batch of the table lies outside the buffer")
         if row[6] & _CODEC:
-            marker = _read_compressed(view, batches[index : index + 1], origin, source)
+            fields = _read_compressed(view, batches[index : index + 1], origin, source)
         else:
-            marker = _read_plain(bytes(view[start + HEADER_SIZE : start + row[1]]), row)
+            fields = _read_plain(bytes(view[start + HEADER_SIZE : start + row[1]]), row)
+        if pass_over_others and _is_other(fields.key):
+            continue
+        marker = _marker(fields)
         if marker is None:
             raise CorruptRecordError(
                 "a control record of a producer that is no commit or abort marker",
@@ -70,21 +78,28 @@ def read_markers(
     return markers
 
 
-def _read_plain(data: bytes, row: list[int]) -> TxnMarker | None:
-    """The marker at the start of an uncompressed batch's records."""
+class _Fields(NamedTuple):
+    """What is read of a control record; empty where it makes no sense."""
+
+    key: bytes = b""
+    value: bytes = b""
+    timestamp: int = -1
+
+
+def _read_plain(data: bytes, row: list[int]) -> _Fields:
+    """The record at the start of an uncompressed batch's records."""
     try:
         length, at = _varint(data, 0)
         record = data[at : at + length]
         if length < 0 or len(record) < length:
-            return None
+            return _Fields()
         delta, at = _varint(record, 1)
         _, at = _varint(record, at)
         key, at = _field(record, at)
         value, _ = _field(record, at)
     except IndexError:
-        return None
-    timestamp = row[8] if row[6] & _BY_LOG else row[7] + delta
-    return _marker(key, value, timestamp)
+        return _Fields()
+    return _Fields(key, value, row[8] if row[6] & _BY_LOG else row[7] + delta)
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
@@ -105,16 +120,23 @@ def _field(data: bytes, at: int) -> tuple[bytes, int]:
     return data[at : at + max(length, 0)], at + max(length, 0)
 
 
-def _read_compressed(
-    view: memoryview, batch: BatchTable, origin: int, source: str | None
-) -> TxnMarker | None:
+def _read_compressed(view: memoryview, batch: BatchTable, origin: int, source: str | None) -> _Fields:
     columns = ("key", "value", "timestamp_ms")
     records = decode_batches(view, batch, columns=columns, origin=origin, source=source)
     key, value, timestamp = (records.column(name)[0].as_py() for name in columns)
-    return _marker(key or b"", value or b"", timestamp)
+    return _Fields(key or b"", value or b"", timestamp)
 
 
-def _marker(key: bytes, value: bytes, timestamp: int) -> TxnMarker | None:
+def _is_other(key: bytes) -> bool:
+    """Whether this is the key of a control record that ends no transaction."""
+    if len(key) < _KEY.size:
+        return False
+    version, kind = _KEY.unpack_from(key)
+    return version >= 0 and kind not in (_ABORT, _COMMIT)
+
+
+def _marker(fields: _Fields) -> TxnMarker | None:
+    key, value, timestamp = fields
     if len(key) < _KEY.size or len(value) < _VALUE.size:
         return None
     key_version, kind = _KEY.unpack_from(key)
