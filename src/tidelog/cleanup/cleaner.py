@@ -283,6 +283,7 @@ class _Round:
                 self._map,
                 start_offset=start,
                 next_offset=dirty[index + 1].base_offset if following else end,
+                base_offset=segment.base_offset,
                 position=segment.size if found is None else found.position,
                 transactions=transactions,
                 source=segment.path,
@@ -321,14 +322,14 @@ class _Round:
                 ActiveProducers.of(self._log.active_producers),
             )
             rewriter = Rewriter(self._map, rules, cleaned.append, self._steps.step)
-            for index, segment in enumerate(group):
-                following = index + 1 < len(group)
-                end = group[index + 1].base_offset if following else segment.next_offset()
-                self._transactions.add(self._log.aborted_transactions(segment.base_offset, end))
+            for segment in group:
+                offsets = range(segment.base_offset, self._end_of(segment))
+                self._transactions.add(self._log.aborted_transactions(offsets.start, offsets.stop))
                 rewriter.rewrite(
                     segment.buffer(),
                     self._transactions,
                     keep_legacy_deletes=segment.mtime_ms > legacy_horizon_ms,
+                    offsets=offsets,
                     source=segment.path,
                 )
             self._note_aborted(cleaned, self._transactions.take_kept())
@@ -344,6 +345,11 @@ class _Round:
                 self._delete_cleaned(group[0].base_offset)
             raise
         self._log.replace_segments([sealed], group)
+
+    def _end_of(self, segment: Segment) -> int:
+        """Where the next segment begins."""
+        following = self._log.segments.higher(segment.base_offset)
+        return segment.next_offset() if following is None else following.base_offset
 
     def _create(self, base_offset: int) -> ActiveSegment:
         """A new `.cleaned` segment; what an earlier attempt has left goes."""

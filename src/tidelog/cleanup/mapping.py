@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from tidelog.cleanup.aborted import CleanedTransactions
 from tidelog.cleanup.offset_map import OffsetMap
-from tidelog.cleanup.unpacking import Unpacker, next_run
+from tidelog.cleanup.unpacking import Unpacker, runs
 from tidelog.kernels.mapping import Mapper
 from tidelog.records.batches import BatchTable
 from tidelog.records.faults import Fault
@@ -44,6 +44,7 @@ def map_keys(
     *,
     start_offset: int,
     next_offset: int,
+    base_offset: int = 0,
     position: int = 0,
     transactions: CleanedTransactions | None = None,
     source: str | None = None,
@@ -51,16 +52,16 @@ def map_keys(
 ) -> MappedKeys:
     """Map the keys at or after `start_offset` in a segment's bytes, from the batch at `position` on.
 
-    `next_offset` is where the next segment begins (or what is to be mapped ends). `transactions` tells
-    aborted data, and moves on. `step` is told the bytes of each run, and may raise to stop. Raises
-    CorruptRecordError.
+    `base_offset` is the segment's, `next_offset` where the next one begins. `transactions` tells aborted
+    data, and moves on. `step` is told the bytes of each run, and may raise to stop.
+
+    Raises CorruptRecordError.
     """
     transactions = transactions or CleanedTransactions()
     mapper = Mapper(offset_map.kernel, start_offset, offset_map.max_entries, offset_map.latest_offset)
     unpacker = Unpacker(view, source)
     begin = position
-    while position < len(view) and not mapper.full:
-        table = next_run(view, position, source)
+    for table in runs(view, position, source, range(base_offset, next_offset)):
         if step is not None:
             step(table.end - position)
         skip = transactions.read(view, table, source=source) | table.is_control
@@ -68,6 +69,8 @@ def map_keys(
         _map_run(mapper, offset_map, unpacker, table, skip.view(np.uint8))
         offset_map.latest_offset = mapper.latest
         position = table.end
+        if mapper.full:
+            break
     if not mapper.full:
         offset_map.latest_offset = next_offset - 1
     return MappedKeys(mapper.full, mapper.read, position - begin)

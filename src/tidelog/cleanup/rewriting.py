@@ -18,7 +18,7 @@ import numpy.typing as npt
 from tidelog.cleanup.aborted import CleanedTransactions
 from tidelog.cleanup.filtering import BatchRules, batch_flags
 from tidelog.cleanup.offset_map import OffsetMap
-from tidelog.cleanup.unpacking import MAX_RUN, Unpacker, next_run
+from tidelog.cleanup.unpacking import ALL_OFFSETS, MAX_RUN, Unpacker, runs
 from tidelog.errors import InvalidTimestampError, RecordTooLargeError
 from tidelog.kernels.cleaning import Filter
 from tidelog.kernels.seal import seal
@@ -110,23 +110,24 @@ class Rewriter:
         transactions: CleanedTransactions,
         *,
         keep_legacy_deletes: bool,
+        offsets: range = ALL_OFFSETS,
         source: str | None = None,
     ) -> None:
         """Write what stays of one segment, all of whose bytes are `view`. `transactions` moves on.
 
+        `offsets` are from its base offset to where the next one begins.
+
         Raises CorruptRecordError; what the sink raises; and what the step raises to stop.
         """
         unpacker = Unpacker(view, source)
-        position = 0
-        while position < len(view):
-            table = next_run(view, position, source)
-            self._tell(table.end - position)
+        for table in runs(view, 0, source, offsets):
+            size = table.end - int(table.position[0])
+            self._tell(size)
             gone = transactions.read(view, table, source=source)
             flags = batch_flags(table, gone, self._rules, keep_legacy_deletes=keep_legacy_deletes)
             self._filter.begin()
             self._rewrite_run(unpacker, table, flags)
-            self._size_read += table.end - position
-            position = table.end
+            self._size_read += size
         self._flush()
 
     def _tell(self, size: int) -> None:

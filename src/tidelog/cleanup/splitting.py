@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from tidelog.cleanup.cleaner import CleanProgress, CleanReport, clean_log
 from tidelog.cleanup.offset_map import OffsetMap
-from tidelog.errors import CorruptRecordError, IndexOffsetOverflowError, OffsetsOutOfOrderError
+from tidelog.errors import IndexOffsetOverflowError
 from tidelog.log import Log
 
 __all__ = ["clean_splitting"]
@@ -32,10 +32,7 @@ def clean_splitting(
     progress: Callable[[CleanProgress], None] | None = None,
     checkpoint: Callable[[int], None] | None = None,
 ) -> CleanReport:
-    """`clean_log`; a segment whose offsets reach too far is split, and cleaning begins anew.
-
-    Offsets that go back are damage too.
-    """
+    """`clean_log`; a segment whose offsets reach too far is split, and cleaning begins anew."""
     log.flush(active=False)
     while True:
         try:
@@ -54,8 +51,6 @@ def clean_splitting(
             _logger.warning("%s: %s", log.path, error)
             if not _split(log):
                 raise
-        except OffsetsOutOfOrderError as error:  # checksums do not cover offsets
-            raise CorruptRecordError(f"offsets that go back: {error}", source=log.path) from error
 
 
 def _split(log: Log) -> bool:

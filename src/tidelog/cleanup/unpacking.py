@@ -1,14 +1,20 @@
 """The batches of a segment in runs, and the records of those that no kernel unpacks by itself.
 
 Those are gzip, odd frames, and messages of magic 0 and 1.
+
+No checksum covers a batch's base offset, and all that compaction does goes by offsets: a batch whose offset
+was damaged would be taken for an older one, or hide others. So offsets are held against those of the batch
+before, and against where the segment begins and the next one does.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import numpy.typing as npt
 
-from tidelog.errors import TidelogError
+from tidelog.errors import CorruptRecordError, TidelogError
 from tidelog.kernels.uplift import uplift
 from tidelog.records.batches import HEADER_SIZE, BatchTable, scan_batches
 from tidelog.records.compression import MAX_DECOMPRESSED
@@ -16,7 +22,7 @@ from tidelog.records.faults import Fault, fault_error
 from tidelog.records.libraries import new_scratch
 from tidelog.records.payloads import Payloads
 
-__all__ = ["MAX_RUN", "Unpacker", "next_run"]
+__all__ = ["ALL_OFFSETS", "MAX_RUN", "Unpacker", "runs"]
 
 Int64s = npt.NDArray[np.int64]
 
@@ -29,7 +35,39 @@ _SCRATCH_BYTES = 1 << 20
 _MORE_A_MESSAGE = 16  # bytes that a record can take more than its message did
 
 
-def next_run(view: memoryview, position: int, source: str | None) -> BatchTable:
+ALL_OFFSETS = range(_MAX_OFFSET + 1)
+"""What the offsets of batches lie in whose segment is not known."""
+
+
+def runs(view: memoryview, position: int, source: str | None, offsets: range) -> Iterator[BatchTable]:
+    """The batches from `position` on, run by run.
+
+    Raises CorruptRecordError where offsets go back or leave `offsets`.
+    """
+    least = offsets.start
+    while position < len(view):
+        table = _next_run(view, position, source)
+        _check_offsets(table, least, offsets, source)
+        least, position = int(table.last_offset[-1]) + 1, table.end
+        yield table
+
+
+def _check_offsets(table: BatchTable, least: int, offsets: range, source: str | None) -> None:
+    before = np.concatenate(([least - 1], table.last_offset[:-1]))
+    wrong = (table.base_offset <= before) | (table.last_offset < table.base_offset)
+    wrong |= table.last_offset >= offsets.stop
+    if wrong.any():
+        index = int(wrong.argmax())
+        raise CorruptRecordError(
+            f"a batch of offsets {table.base_offset[index]} to {table.last_offset[index]} does not belong "
+            f"behind offset {before[index]} in a segment of [{offsets.start}, {offsets.stop})",
+            position=int(table.position[index]),
+            offset=int(table.base_offset[index]),
+            source=source,
+        )
+
+
+def _next_run(view: memoryview, position: int, source: str | None) -> BatchTable:
     """The headers of the next few megabytes of batches, at least of one; raises what is wrong with that."""
     end = min(position + _RUN_BYTES, len(view))
     scan = scan_batches(view, start=position, end=end, max_batches=MAX_RUN, check_crc=False, source=source)
