@@ -6,37 +6,27 @@ from typing import Annotated
 
 import typer
 
-from tidelog.cli import readoptions as options
 from tidelog.cli.app import Debug, Json, app
+from tidelog.cli.readoptions import Form, Limit, Spread, Wanted, grouped
 
 __all__ = ["cat"]
 
+Last = Annotated[
+    int | None,
+    typer.Option(
+        "--last", metavar="N", min=0, help="The last so many of each partition.", show_default=False
+    ),
+]
+
 
 @app.command()
+@grouped
 def cat(
-    paths: options.Paths,
-    topic: options.Topics = None,
-    partition: options.Partitions = None,
-    offset: options.StartOffset = None,
-    since: options.StartTime = None,
-    to_offset: options.EndOffset = None,
-    until: options.EndTime = None,
-    limit: options.Limit = None,
-    last: Annotated[
-        int | None,
-        typer.Option(
-            "--last", metavar="N", min=0, help="The last so many of each partition.", show_default=False
-        ),
-    ] = None,
-    key: options.Key = None,
-    key_match: options.KeyMatch = None,
-    contains: options.ValueContains = None,
-    match: options.ValueMatch = None,
-    committed: options.Committed = False,
-    format: options.Format = "plain",
-    show: options.Show = None,
-    decode: options.Decode = None,
-    avro_schema: options.AvroSchema = None,
+    wanted: Wanted,
+    spread: Spread,
+    form: Form,
+    limit: Limit = None,
+    last: Last = None,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -47,21 +37,12 @@ def cat(
     if limit is not None and last is not None:
         raise typer.BadParameter("choose --limit or --last")
 
-    from tidelog.cli.filters import RecordFilter
     from tidelog.cli.output import make_output
-    from tidelog.cli.reading import Bounds, select
     from tidelog.cli.showing import show_last, show_selection
 
     out = make_output(json=json)
-    lines = options.record_lines(out, format, show, decode, avro_schema)
-    selection = select(
-        paths,
-        topics=topic,
-        partitions=partition,
-        bounds=Bounds(offset, since, to_offset, until),
-        committed_only=committed,
-        wanted=RecordFilter(key, key_match, contains, match),
-    )
+    lines = form.lines(out)
+    selection = wanted.select(spread.bounds())
     if last is not None:
         raise typer.Exit(show_last(selection, lines, out, last, go_on=False))
     raise typer.Exit(show_selection(selection, lines, out, limit))

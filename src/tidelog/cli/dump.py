@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from tidelog.cli.app import Debug, Json, app, report
+from tidelog.cli.readoptions import AvroSchema
 
 __all__ = ["dump"]
 
@@ -38,10 +39,6 @@ Decode = Annotated[
         "share-group-state or cluster-metadata; implies --deep.",
         show_default=False,
     ),
-]
-AvroSchema = Annotated[
-    Path | None,
-    typer.Option("--avro-schema", metavar="FILE", help="Of values, for --decode avro.", show_default=False),
 ]
 AvroKeySchema = Annotated[
     Path | None,

@@ -1,36 +1,26 @@
-"""Options that the commands which read records share, and what they stand for."""
+"""Options that the commands which read records share, and what they stand for.
+
+A command takes them in groups: a parameter whose type is one of the dataclasses here stands for the options
+that are its fields (`grouped`).
+"""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
 if TYPE_CHECKING:
     from tidelog.cli.output import Output
+    from tidelog.cli.reading import Bounds, Selection
     from tidelog.cli.recordlines import RecordLines
 
-__all__ = [
-    "AvroSchema",
-    "Committed",
-    "Decode",
-    "EndOffset",
-    "EndTime",
-    "Format",
-    "Key",
-    "KeyMatch",
-    "Limit",
-    "Partitions",
-    "Paths",
-    "Show",
-    "StartOffset",
-    "StartTime",
-    "Topics",
-    "ValueContains",
-    "ValueMatch",
-    "record_lines",
-]
+__all__ = ["AvroSchema", "Form", "Limit", "Spread", "Wanted", "grouped"]
 
 Paths = Annotated[
     list[str],
@@ -108,17 +98,99 @@ AvroSchema = Annotated[
 ]
 
 
-def record_lines(
-    out: Output, form: str, show: str | None, decode: str | None, avro_schema: Path | None
-) -> RecordLines:
-    """The form of lines that the options ask for. Raises UsageError."""
-    from tidelog.cli.decoding import make_decoder
-    from tidelog.cli.recordlines import RecordLines
-    from tidelog.cli.showing import split_shown
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which records."""
 
-    return RecordLines(
-        "json" if out.json else form,
-        split_shown(show),
-        make_decoder(decode, avro_schema=avro_schema) if decode else None,
-        out.terminal,
+    paths: Paths
+    topic: Topics = None
+    partition: Partitions = None
+    key: Key = None
+    key_match: KeyMatch = None
+    contains: ValueContains = None
+    match: ValueMatch = None
+    committed: Committed = False
+
+    def select(self, bounds: Bounds | None = None) -> Selection:
+        """The partitions, and what of them is to be read. Raises UsageError."""
+        from tidelog.cli.filters import RecordFilter
+        from tidelog.cli.reading import select
+
+        return select(
+            self.paths,
+            topics=self.topic,
+            partitions=self.partition,
+            bounds=bounds,
+            committed_only=self.committed,
+            wanted=RecordFilter(self.key, self.key_match, self.contains, self.match),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """From where to where."""
+
+    offset: StartOffset = None
+    since: StartTime = None
+    to_offset: EndOffset = None
+    until: EndTime = None
+
+    def bounds(self) -> Bounds:
+        """The bounds. Raises UsageError where they do not go together."""
+        from tidelog.cli.reading import Bounds
+
+        return Bounds(self.offset, self.since, self.to_offset, self.until)
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How records look."""
+
+    format: Format = "plain"
+    show: Show = None
+    decode: Decode = None
+    avro_schema: AvroSchema = None
+
+    def lines(self, out: Output, shown: str = "") -> RecordLines:
+        """What makes the lines; `shown` stands before values unless something else is asked for."""
+        from tidelog.cli.decoding import make_decoder
+        from tidelog.cli.recordlines import RecordLines
+
+        names = shown if self.show is None else self.show
+        return RecordLines(
+            "json" if out.json else self.format,
+            tuple(name.strip() for name in names.split(",") if name.strip()),
+            make_decoder(self.decode, avro_schema=self.avro_schema) if self.decode else None,
+            out.terminal,
+        )
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """The command as Typer can read it: with the fields of its groups as parameters of its own."""
+    hints = get_type_hints(command, include_extras=True)
+    groups = {name: hint for name, hint in hints.items() if isinstance(hint, type) and is_dataclass(hint)}
+    options: dict[str, inspect.Parameter] = {}
+    for name, parameter in inspect.signature(command).parameters.items():
+        if name in groups:
+            options |= inspect.signature(groups[name]).parameters
+            hints |= get_type_hints(groups[name], include_extras=True)
+        else:
+            options[name] = parameter
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        for name, group in groups.items():
+            given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
+        command(**given)
+
+    told: Any = run
+    told.__annotations__ = {name: hints[name] for name in options}
+    told.__signature__ = inspect.Signature(
+        [
+            inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default=one.default, annotation=hints[name]
+            )
+            for name, one in options.items()
+        ]
     )
+    return run

@@ -12,12 +12,7 @@ from tidelog.cli.output import Output
 from tidelog.cli.reading import Selection, last_records, read_tasks
 from tidelog.cli.recordlines import RecordLines
 
-__all__ = ["show_last", "show_records", "show_selection", "split_shown"]
-
-
-def split_shown(text: str | None) -> tuple[str, ...]:
-    """The fields that `--show a,b` names."""
-    return tuple(name.strip() for name in (text or "").split(",") if name.strip())
+__all__ = ["show_last", "show_records", "show_selection"]
 
 
 def show_selection(selection: Selection, lines: RecordLines, out: Output, limit: int | None = None) -> int:
