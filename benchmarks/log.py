@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -116,10 +117,10 @@ class _Appends:
         _agree(f"append {task}", timing.witness, log_end + 1)
         return timing.seconds
 
-    def _ours(self, calls: list[bytes] | list[pa.RecordBatch], log_end: int, **options: int) -> float:
+    def _ours(self, calls: list[bytes] | list[pa.RecordBatch], log_end: int, **options: Any) -> float:
         def work(log: Log) -> None:
             for records in calls:
-                log.append_as_leader(records, **options)  # type: ignore[arg-type]
+                log.append_as_leader(records, **options)
 
         @contextmanager
         def fresh() -> Iterator[Log]:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.table import Table
 
 _TABLE_WIDTH = 132
@@ -68,7 +68,7 @@ class Row:
 def print_table(rows: Sequence[Row]) -> None:
     """A readable table on standard output."""
     table = Table(title="tidelog and its peers, one thread each")
-    for heading, justify in (
+    columns: tuple[tuple[str, JustifyMethod], ...] = (
         ("bench", "left"),
         ("unit", "left"),
         ("tidelog", "right"),
@@ -77,8 +77,9 @@ def print_table(rows: Sequence[Row]) -> None:
         ("ratio", "right"),
         ("bar", "right"),
         ("", "left"),
-    ):
-        table.add_column(heading, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+    )
+    for heading, justify in columns:
+        table.add_column(heading, justify=justify, no_wrap=True)
     for row in rows:
         colour = {"PASS": "green", "MISS": "red", "": "default"}[row.verdict]
         table.add_row(

@@ -98,12 +98,13 @@ class CorruptRecordError(TidelogError):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Errors travel between processes with all they know."""
-        state = {"position": self.position, "offset": self.offset, "source": self.source}
-        return (type(self)._rebuild, (type(self), self.reason, state))
+        return (type(self)._rebuild, (self.reason, self.position, self.offset, self.source))
 
-    @staticmethod
-    def _rebuild(cls: type[CorruptRecordError], reason: str, state: dict[str, object]) -> CorruptRecordError:
-        return cls(reason, **state)  # type: ignore[arg-type]
+    @classmethod
+    def _rebuild(
+        cls, reason: str, position: int, offset: int | None, source: str | None
+    ) -> CorruptRecordError:
+        return cls(reason, position=position, offset=offset, source=source)
 
 
 class TornBatchError(CorruptRecordError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -112,11 +113,11 @@ def test_unknown_keys_are_refused_and_named() -> None:
     "values",
     [{"segment_bytes": 4096}, {"preallocate": 1}, {"segment_ms": True}, {"cleanup_policy": "compact"}],
 )
-def test_values_are_checked_however_a_config_is_made(values: dict[str, object]) -> None:
+def test_values_are_checked_however_a_config_is_made(values: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
-        LogConfig(**values)  # type: ignore[arg-type]
+        LogConfig(**values)
     with pytest.raises(ConfigError):
-        dataclasses.replace(LogConfig(), **values)  # type: ignore[arg-type]
+        dataclasses.replace(LogConfig(), **values)
 
 
 def test_compaction_lags_must_not_cross() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import struct
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -23,6 +24,9 @@ from tidelog.storage.names import Transient
 from tidelog.types import OffsetPosition, TimestampOffset
 
 pytestmark = pytest.mark.usefixtures("kernel")
+
+if TYPE_CHECKING:
+    from _typeshed import StrPath
 
 
 def write_offset_index(path: Path, entries: list[tuple[int, int]], base: int = 0) -> Path:
@@ -336,7 +340,7 @@ class FullDisk(LocalFileSystem):
 
     full = False
 
-    def open(self, path, *, writable=False, create=False):  # type: ignore[no-untyped-def]
+    def open(self, path: StrPath, *, writable: bool = False, create: bool = False) -> Any:
         file = super().open(path, writable=writable, create=create)
         return FullFile(file, self)
 
@@ -350,7 +354,7 @@ class FullFile:
             raise OSError(28, "No space left on device")
         self._file.allocate(position, n)
 
-    def __getattr__(self, name: str):  # type: ignore[no-untyped-def]
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)
 
 

@@ -242,9 +242,7 @@ class TimeIndexMachine(RuleBasedStateMachine):
 @pytest.mark.parametrize("twin", TWINS)
 @pytest.mark.parametrize("machine", [OffsetIndexMachine, TimeIndexMachine])
 def test_against_a_list(machine: Any, twin: str, tmp_path: Path) -> None:
-    class Machine(machine):  # type: ignore[misc]
-        pass
-
+    Machine = type("Machine", (machine,), {})
     Machine.twin, Machine.scratch = twin, tmp_path
     case = Machine.TestCase()
     case.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.golden import GOLDEN, GoldenPartition, golden_partitions
-from tests.manager.damage import damage, make_torn, torn_cases
+from tests.manager.damage import TornCase, damage, make_torn, torn_cases
 from tests.manager.test_verification import DAMAGE
 from tidelog.manager.verification.partition import SegmentSummary, list_partition
 from tidelog.manager.verification.pieces import plan_pieces, stitch, verify_piece
@@ -66,12 +66,12 @@ def test_large_segments_are_cut() -> None:
 
 
 @pytest.mark.parametrize("case", torn_cases(), ids=lambda case: f"{case.name} {case.damage}")
-def test_damage_is_noticed(case: object, tmp_path: Path) -> None:
-    path = make_torn(case, tmp_path)  # type: ignore[arg-type]
+def test_damage_is_noticed(case: TornCase, tmp_path: Path) -> None:
+    path = make_torn(case, tmp_path)
     place = next(
         place
         for place in list_partition(LOCAL, str(path)).segments
-        if f"{place.base_offset:020}.log" == case.file  # type: ignore[attr-defined]
+        if f"{place.base_offset:020}.log" == case.file
     )
     compare(path)
     assert len(plan_pieces(LOCAL, place, PIECE_BYTES)) == 1 or in_pieces(place) is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import random
+import time
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +36,13 @@ from tidelog.storage.write_journal import (
     write_journal,
 )
 from tidelog.testing.crash import CrashFileSystem
-from tidelog.testing.faults import Call, Fault, FaultyFileSystem
+from tidelog.testing.faults import Call, Fault, FaultyFileSystem, Rule, fail_at
 from tidelog.testing.journal import SetName
 from tidelog.types import TopicPartition
 
 SEGMENT = {"internal.segment.bytes": 1500}
+ROOT = "/store"
+"""Where the root is in a simulated file system."""
 
 
 def some(topic: str, number: int, count: int, mark: str) -> list[bytes]:
@@ -209,7 +212,9 @@ def test_full_segments_are_linked_and_the_rest_is_appended(tmp_path: Path) -> No
             (root / ".kafka_cleanshutdown").unlink()
         with open_root(str(root)) as store:
             assert contents(store)[TopicPartition("t", 0)] == found
-            assert store.partition("t").offset_for_timestamp(NOW).offset == 0  # type: ignore[union-attr]
+            first = store.partition("t").offset_for_timestamp(NOW)
+            assert first is not None
+            assert first.offset == 0
     assert run("verify", root, "--deep").code == 0
 
 
@@ -220,9 +225,9 @@ def steps_of_a_commit(
     overwrite: bool, links: bool = False
 ) -> tuple[CrashFileSystem, int, dict[TopicPartition, list[bytes]]]:
     fs = CrashFileSystem()
-    before = prepare(fs, "/root")
+    before = prepare(fs, ROOT)
     start = fs.steps
-    with open_root("/root", fs) as store:
+    with open_root(ROOT, fs) as store:
         config = LogConfig.from_properties({"internal.segment.bytes": 500}) if links else None
         publish_values(
             store, fs, "/staging/w", tasks(), query="q", batch=3, overwrite=overwrite, log_config=config
@@ -236,16 +241,16 @@ def check_state(after: CrashFileSystem, before: dict[TopicPartition, list[bytes]
     whole = {
         name: new.get(name, []) if overwrite else old + new.get(name, []) for name, old in before.items()
     }
-    with open_root("/root", after) as store:
+    with open_root(ROOT, after) as store:
         assert not store.offline_partitions
-        is_there = read_journal(after, "/root").has("q", 3)
+        is_there = read_journal(after, ROOT).has("q", 3)
         expect(contents(store), whole if is_there else before)
         again = publish_values(
             store, after, "/staging/again", tasks(), query="q", batch=3, overwrite=overwrite
         )
         assert again.is_replay == is_there
         expect(contents(store), whole)
-    with open_root("/root", after) as store:
+    with open_root(ROOT, after) as store:
         expect(contents(store), whole)
     return is_there
 
@@ -286,7 +291,7 @@ def test_a_recovery_that_is_cut_itself_is_finished_by_the_next() -> None:
     for seed in range(40):
         once = fs.crash(dice.randint(start, fs.steps), seed=seed)
         begin = once.steps
-        open_root("/root", once).close()
+        open_root(ROOT, once).close()
         twice = once.crash(dice.randint(begin, once.steps), seed=seed)
         check_state(twice, before, False)
 
@@ -302,22 +307,24 @@ def test_commits_cut_from_power_at_every_step_in_many_ways(seed: int) -> None:
 # ---- disks that fail
 
 
+def fail_writes_to_t(number: int, code: int) -> Rule:
+    """Fail the `number`th write to a log of topic t, and all after it."""
+    fail = fail_at(number, code, times=None, written=10)
+
+    def rule(call: Call) -> Fault | None:
+        is_meant = call.operation == "pwrite" and call.path.endswith(".log") and "/t-" in call.path
+        return fail(call) if is_meant else None
+
+    return rule
+
+
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
 def test_a_disk_that_fails_in_the_middle_leaves_nothing(tmp_path: Path, code: int) -> None:
     """Each change of a log file from the first on is refused in turn, and all after it."""
     for number in range(1, 40, 2):
         root, staging = str(tmp_path / f"root{number}"), str(tmp_path / f"staging{number}")
         before = prepare(LOCAL, root)
-        seen = 0
-
-        def rule(call: Call) -> Fault | None:
-            nonlocal seen
-            if call.operation == "pwrite" and call.path.endswith(".log") and "/t-" in call.path:
-                seen += 1
-                return Fault(code, 10) if seen >= number else None  # noqa: B023
-            return None
-
-        fs = FaultyFileSystem(LOCAL, rule)
+        fs = FaultyFileSystem(LOCAL, fail_writes_to_t(number, code))
         store = open_root(root, fs)
         try:
             publish_values(store, fs, staging, tasks(), query="q")
@@ -372,19 +379,19 @@ def test_a_write_is_carried_out_behind_what_others_wrote(tmp_path: Path) -> None
     middle = next(
         step
         for step in range(start, fs.steps)
-        if read_journal(fs.crash(step, kept="all"), "/root").pending is not None
+        if read_journal(fs.crash(step, kept="all"), ROOT).pending is not None
     )
     after = fs.crash(middle, kept="all")
-    journal = read_journal(after, "/root")
-    after.unlink(f"/root/{JOURNAL_FILE}")
-    with open_root("/root", after) as store:  # one that does not know the journal
+    journal = read_journal(after, ROOT)
+    after.unlink(f"{ROOT}/{JOURNAL_FILE}")
+    with open_root(ROOT, after) as store:  # one that does not know the journal
         store.partition("t", 0).append([Record(b"other", timestamp=NOW)])
-    write_journal(after, "/root", journal)
-    with open_root("/root", after) as store:
+    write_journal(after, ROOT, journal)
+    with open_root(ROOT, after) as store:
         found = contents(store)
         name = TopicPartition("t", 0)
         assert found[name] == [*before[name], b"other", *added(tasks())[name]]
-        assert read_journal(after, "/root").has("q", 3)
+        assert read_journal(after, ROOT).has("q", 3)
 
 
 # ---- the journal, the staging
@@ -413,8 +420,6 @@ def test_what_dead_writers_left_is_swept_and_the_living_stay(tmp_path: Path) -> 
     stage(LOCAL, str(tmp_path / "living"), "task", tasks()[0], {"t": 2})
     for path in [*(tmp_path / "dead").iterdir(), tmp_path / "dead"]:
         LOCAL.set_mtime(path, NOW)
-    import time
-
     assert sweep_staging(str(tmp_path), int(time.time() * 1000)) == [str(tmp_path / "dead")]
     assert [path.name for path in tmp_path.iterdir()] == ["living"]
 
@@ -430,7 +435,7 @@ def test_who_reads_without_opening_sees_all_of_a_write_or_nothing(tmp_path: Path
         outcomes = []
         for step in range(start, fs.steps + 1, 5):
             target = tmp_path / f"{overwrite}-{step}"
-            fs.crash(step, kept="all").copy_to(LOCAL, "/root", target)
+            fs.crash(step, kept="all").copy_to(LOCAL, ROOT, target)
             found: dict[TopicPartition, list[bytes]] = {name: [] for name in before}
             for batch in tidelog.scan(target, columns=["topic", "partition", "value"]):
                 for row in batch.to_pylist():

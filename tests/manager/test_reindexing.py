@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.golden import GOLDEN, GoldenPartition, golden_partitions
-from tests.manager.damage import make_torn, torn_cases
+from tests.manager.damage import TornCase, make_torn, torn_cases
 from tests.manager.test_verification import DAMAGE, damages
 from tidelog.cli.app import app
 from tidelog.cli.main import COMMANDS
@@ -91,11 +91,11 @@ def test_transactions_are_found_without_snapshots(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("case", torn_cases()[:4], ids=lambda case: case.name)
-def test_a_damaged_log_is_indexed_up_to_the_damage(case: object, tmp_path: Path) -> None:
-    path = make_torn(case, tmp_path)  # type: ignore[arg-type]
+def test_a_damaged_log_is_indexed_up_to_the_damage(case: TornCase, tmp_path: Path) -> None:
+    path = make_torn(case, tmp_path)
     logs = {name: data for name, data in content(path).items() if name.endswith(".log")}
     done = list(reindex(LOCAL, str(path), everything=True, settings=SETTINGS))
-    assert [Path(one.file).name for one in done if one.error] == [case.file]  # type: ignore[attr-defined]
+    assert [Path(one.file).name for one in done if one.error] == [case.file]
     assert {name: data for name, data in content(path).items() if name.endswith(".log")} == logs
     assert {Path(one.file).suffix for one in damages(path)} == {".log"}
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from tests.golden import GOLDEN, golden_partitions
+from tests.golden import GOLDEN, GoldenPartition, golden_partitions
 from tests.manager.damage import TornCase, make_torn, make_unclean, torn_cases
 from tidelog.cli.app import app
 from tidelog.cli.main import COMMANDS
@@ -26,8 +26,8 @@ def damages(path: Path, *, deep: bool = False) -> list[Finding]:
 
 
 @pytest.mark.parametrize("partition", golden_partitions(), ids=lambda partition: partition.name)
-def test_golden_partitions_are_sound(partition: object) -> None:
-    assert damages(partition.directory, deep=True) == []  # type: ignore[attr-defined]
+def test_golden_partitions_are_sound(partition: GoldenPartition) -> None:
+    assert damages(partition.directory, deep=True) == []
 
 
 def test_a_killed_root_has_notes_only(tmp_path: Path) -> None:

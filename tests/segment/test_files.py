@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -255,8 +256,8 @@ def test_reads(directory: Directory) -> None:
     first, second, third = (int(size) for size in table_of(segment.buffer()).size)
     everything = bytes(segment.buffer())
 
-    def read(*args: object) -> tuple[BatchPosition, bytes, bool] | None:
-        found = segment.read(*args)  # type: ignore[arg-type]
+    def read(*args: Any) -> tuple[BatchPosition, bytes, bool] | None:
+        found = segment.read(*args)
         return None if found is None else (found.start, bytes(found.data), found.first_entry_incomplete)
 
     middle = BatchPosition(3, first, second)

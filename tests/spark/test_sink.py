@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -164,7 +166,9 @@ def test_it_appends_behind_what_others_wrote_in_the_same_epoch(spark: SparkSessi
     with tidelog.open(root) as store:
         log = store.partition("t").log
         assert log.log_end_offset == 4
-        assert log.read_record(3).value == b"2"  # type: ignore[union-attr]
+        last = log.read_record(3)
+        assert last is not None
+        assert last.value == b"2"
         assert log.latest_epoch == 5
 
 
@@ -228,9 +232,6 @@ def test_a_root_that_this_application_holds_is_refused_with_the_reason(
 def test_a_root_held_by_another_process_is_waited_for_then_refused(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    import subprocess
-    import sys
-
     root = tmp_path / "root"
     root.mkdir()
     code = "import sys\nfrom tidelog.storage.lock import RootLock\nlock = RootLock(sys.argv[1])\n"

@@ -223,7 +223,7 @@ class ActiveOffsetIndex(ActiveIndex, OffsetIndex):
             self._make_room()
         if relative <= self._last or relative > MAX_RELATIVE_OFFSET or not 0 <= position <= _MAX_POSITION:
             self._refuse(offset, position)
-        self._entries.append(relative, position)  # type: ignore[union-attr]  # there is room, so it is open
+        (self._entries or self._loaded()).append(relative, position)
         self._last = relative
         self._room -= 1
 

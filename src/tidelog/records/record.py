@@ -124,10 +124,13 @@ def decode_records(
 def to_arrow(records: Iterable[Record]) -> pa.RecordBatch:
     """Records as the columns that `encode_batches` takes."""
     rows = list(records)
-    headers = [
-        [{"key": header.key, "value": header.value} for header in row.headers] if row.headers else None
-        for row in rows
-    ]
+    try:
+        headers = [
+            [{"key": header.key, "value": header.value} for header in row.headers] if row.headers else None
+            for row in rows
+        ]
+    except AttributeError as error:
+        raise InvalidInputError(f"a record's headers is not what it should be: {error}") from error
     columns = {
         "key": ([row.key for row in rows], pa.binary()),
         "value": ([row.value for row in rows], pa.binary()),

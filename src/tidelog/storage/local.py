@@ -21,7 +21,7 @@ import os
 import stat
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -119,7 +119,7 @@ class _Descriptor:
     def __init__(self, number: int) -> None:
         self.number = number
 
-    def __del__(self, close=os.close) -> None:  # type: ignore[no-untyped-def]  # bound early: outlives `os` at exit
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:  # bound early: outlives `os` at exit
         close(self.number)
 
 
