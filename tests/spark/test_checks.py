@@ -86,24 +86,43 @@ def test_a_partition_alone(spark: SparkSession, tmp_path: Path) -> None:
     assert on_spark(spark, path) == as_rows(local) != []
 
 
+@pytest.mark.parametrize("piece_bytes", [PIECE_BYTES, None])
 def test_indexes_are_rebuilt_as_by_the_local_command(
-    spark: SparkSession, damaged: Path, tmp_path: Path
+    spark: SparkSession, damaged: Path, tmp_path: Path, piece_bytes: int | None
 ) -> None:
     mine, other = tmp_path / "a" / "root", tmp_path / "b" / "root"
     for root in (mine, other):
         shutil.copytree(damaged, root)
-    dry = tidelog.spark.reindex(spark, mine, settings=SETTINGS, dry_run=True).collect()
+    options: dict[str, Any] = {"settings": SETTINGS, "piece_bytes": piece_bytes}
+    dry = tidelog.spark.reindex(spark, mine, dry_run=True, **options).collect()
     assert content(mine) == content(damaged)
-    done = tidelog.spark.reindex(spark, mine, settings=SETTINGS).collect()
+    told: list[tuple[int, int]] = []
+    done = tidelog.spark.reindex(spark, mine, report=lambda *each: told.append(each), **options).collect()
+    assert told == sorted(told)
+    assert told[-1][0] == told[-1][1] == sum(file.stat().st_size for file in mine.glob("*-*/*.log"))
     local = list(reindex(LOCAL, str(other), settings=SETTINGS))
     assert [(Path(row.file).relative_to(mine), tuple(row.indexes), row.cause, row.error) for row in done] == [
         (Path(one.file).relative_to(other), one.indexes, one.cause, one.error) for one in local
     ]
     assert dry == done != []
     assert content(mine) == content(other) | {".lock": b""}
-    assert tidelog.spark.reindex(spark, mine, settings=SETTINGS).collect() == [
-        row for row in done if row.error
-    ]
+    assert tidelog.spark.reindex(spark, mine, **options).collect() == [row for row in done if row.error]
+
+
+@pytest.mark.parametrize("everything", [True, False])
+def test_lost_indexes_come_back_as_kafka_wrote_them(
+    spark: SparkSession, tmp_path: Path, everything: bool
+) -> None:
+    mine, other = (Path(shutil.copytree(CLEAN, tmp_path / name / "root")) for name in "ab")
+    for root in (mine, other):
+        for index in root.glob("*-*/*index"):
+            index.unlink()
+    options: dict[str, Any] = {"everything": everything, "settings": SETTINGS}
+    done = tidelog.spark.reindex(spark, mine, piece_bytes=PIECE_BYTES, **options)
+    assert done.count() == len(list(reindex(LOCAL, str(other), **options))) > 20
+    assert content(mine) == content(other) | {".lock": b""}
+    name = "golden-none-0"
+    assert content(mine / name) == content(CLEAN / name)
 
 
 def test_bad_places_are_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -141,16 +141,19 @@ def plan_reindex(
     return tasks
 
 
-def reindex_segment(fs: FileSystem, task: ReindexTask) -> Reindexed | None:
-    """Look at a segment's indexes and rebuild what needs it; None where nothing does. Again is harmless."""
+def reindex_segment(fs: FileSystem, task: ReindexTask, known: BatchTable | None = None) -> Reindexed | None:
+    """Look at a segment's indexes and rebuild what needs it; None where nothing does. Again is harmless.
+
+    `known` are all of its batches where they were scanned before, and are sound (`reindex_pieces`).
+    """
     place = task.place
     causes: dict[FileKind, str] = {}
     if not task.everything:
-        causes = _wrong(fs, place)
-        if not causes and (FileKind.TXN_INDEX in place.kinds or not _has_markers(fs, place)):
+        causes = _wrong(fs, place, known)
+        if not causes and (FileKind.TXN_INDEX in place.kinds or not _has_markers(fs, place, known)):
             return None
     try:
-        built, fault = _rebuild(fs, task)
+        built, fault = _rebuild(fs, task, known)
     except TidelogError as error:
         return Reindexed(place.path(FileKind.LOG), (), _told(causes), str(error))
     if FileKind.TXN_INDEX not in place.kinds:
@@ -167,11 +170,11 @@ def reindex_segment(fs: FileSystem, task: ReindexTask) -> Reindexed | None:
     return Reindexed(place.path(FileKind.LOG), names, _told(causes), fault)
 
 
-def _wrong(fs: FileSystem, place: SegmentPlace) -> dict[FileKind, str]:
+def _wrong(fs: FileSystem, place: SegmentPlace, known: BatchTable | None) -> dict[FileKind, str]:
     """What verification says of each index that is not as it should be: the first of its findings."""
     found: dict[FileKind, str] = {}
     kinds = {place.path(kind): kind for kind in _INDEXES}
-    for finding in verify_segment(fs, place).findings:
+    for finding in verify_segment(fs, place, known=known).findings:
         if finding.kind is Kind.DAMAGE and finding.file in kinds:
             found.setdefault(kinds[finding.file], finding.cause)
     return found
@@ -181,11 +184,11 @@ def _told(causes: Mapping[FileKind, str]) -> str | None:
     return "; ".join(f"{kind.value}: {cause}" for kind, cause in causes.items()) or None
 
 
-def _has_markers(fs: FileSystem, place: SegmentPlace) -> bool:
+def _has_markers(fs: FileSystem, place: SegmentPlace, known: BatchTable | None) -> bool:
     """Whether a transaction ends in the log."""
     view = map_file(fs, place.path(FileKind.LOG))
     try:
-        tables = walk_batches(view, check_crc=False)
+        tables = walk_batches(view, check_crc=False) if known is None else (known,)
         return any((table.is_control & (table.producer_id >= 0)).any() for table in tables)
     except TidelogError:
         return True  # let the rebuilding see
@@ -303,16 +306,18 @@ class _NoProducers:
         return ()
 
 
-def _rebuild(fs: FileSystem, task: ReindexTask) -> tuple[dict[FileKind, bytes], str | None]:
+def _rebuild(
+    fs: FileSystem, task: ReindexTask, known: BatchTable | None
+) -> tuple[dict[FileKind, bytes], str | None]:
     """The bytes of a segment's indexes, and what ended them before the log's end."""
     place = task.place
     path = place.path(FileKind.LOG)
     view = map_file(fs, path)
-    state = _Producers(_producers_at(fs, task), path) if _has_markers(fs, place) else _NoProducers()
+    state = _Producers(_producers_at(fs, task), path) if _has_markers(fs, place, known) else _NoProducers()
     base = place.base_offset
     offsets, times, txns = _Entries(">i4,>i4", base, 0), _Entries(">i8,>i4", 0, base), _TxnEntries()
     rebuilding = Rebuilding(base, task.interval_bytes, (offsets, times, txns), state, path)
-    sound = rebuilding.run(view)
+    sound = rebuilding.run(view, known)
     timestamp, offset = rebuilding.largest
     if timestamp > (-1 if times.last_key is None else times.last_key):
         times.append_many([timestamp], [offset])

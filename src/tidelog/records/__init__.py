@@ -8,6 +8,7 @@ schema          the columns there are
 control         markers and KRaft control records
 compression     payloads, both ways
 legacy_builder  magic 0 and 1, written
+finding         a batch in the middle of a log, without an index
 """
 
 from __future__ import annotations

@@ -104,8 +104,15 @@ class Rebuilding:
         """The last offset found; one below the base offset where there is none."""
         return int(self._progress[1])
 
-    def run(self, view: memoryview) -> int:
-        """Walk all of `view`; how many of its bytes are sound."""
+    def run(self, view: memoryview, known: BatchTable | None = None) -> int:
+        """Walk all of `view`; how many of its bytes are sound.
+
+        `known` are its batches where somebody has walked them and found all of them sound.
+        """
+        if known is not None:
+            runs = (known[start : start + _RUN] for start in range(0, len(known), _RUN))
+            all(self._take(view, table) for table in runs)
+            return int(self._progress[0])
         position, sound = 0, True
         while sound and position < len(view):
             scan = scan_batches(view, start=position, max_batches=_RUN, source=self._source)

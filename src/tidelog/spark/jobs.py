@@ -24,7 +24,18 @@ from tidelog.spark.shipping import ship
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Bin", "Task", "Work", "pack", "parallelism", "report_frame", "run_job", "share_bytes"]
+__all__ = [
+    "Bin",
+    "Gathering",
+    "Task",
+    "Work",
+    "pack",
+    "parallelism",
+    "report_frame",
+    "run_gathered",
+    "run_job",
+    "share_bytes",
+]
 
 _DEFAULT_PARALLELISM = 8
 _POLL_S = 0.5
@@ -89,6 +100,18 @@ class Task:
                 yield pa.RecordBatch.from_pylist(rows, schema=self._schema)
 
 
+class Gathering:
+    """What runs on an executor with all rows that tasks sent under one key: a report."""
+
+    def __init__(self, work: Callable[[pa.Table], list[dict[str, Any]]], schema: pa.Schema) -> None:
+        self._work = work
+        self._schema = schema
+
+    def __call__(self, group: pa.Table) -> pa.Table:
+        """The report for the rows of one key."""
+        return pa.Table.from_pylist(self._work(group), schema=self._schema)
+
+
 def run_job(
     spark: SparkSession,
     work: Work,
@@ -101,12 +124,42 @@ def run_job(
     `report` is told now and then about how many bytes of how many are done. An error of ours that ended a
     task is raised here as itself.
     """
+    return _collect(spark, splits, _frame(spark, work, splits, schema), report) if splits else []
+
+
+def run_gathered(
+    spark: SparkSession,
+    work: Work,
+    splits: Sequence[Any],
+    sent: pa.Schema,
+    gathering: Gathering,
+    schema: pa.Schema,
+    report: Callable[[int, int], None] | None = None,
+) -> list[dict[str, Any]]:
+    """Like `run_job`, in two steps: the rows of `work` go, by the first column of `sent`, to tasks that see
+    all rows of a key together. They travel through Spark's shuffle, from worker to worker; what `gathering`
+    makes of them comes back.
+    """
     if not splits:
         return []
     from pyspark.sql.pandas.types import from_arrow_schema
 
+    groups = _frame(spark, work, splits, sent).groupBy(sent.names[0])
+    rows = groups.applyInArrow(ship(gathering), from_arrow_schema(schema))
+    return _collect(spark, splits, rows, report)
+
+
+def _frame(spark: SparkSession, work: Work, splits: Sequence[Any], schema: pa.Schema) -> DataFrame:
+    from pyspark.sql.pandas.types import from_arrow_schema
+
     numbers = spark.range(0, len(splits), 1, len(splits))
-    rows = numbers.mapInArrow(ship(Task(work, splits, schema)), from_arrow_schema(schema))
+    return numbers.mapInArrow(ship(Task(work, splits, schema)), from_arrow_schema(schema))
+
+
+def _collect(
+    spark: SparkSession, splits: Sequence[Any], rows: DataFrame, report: Callable[[int, int], None] | None
+) -> list[dict[str, Any]]:
+    """Run a frame over splits; its rows."""
     size = sum(split.size for split in splits)
     try:
         with _watched(spark, len(splits), size, report):

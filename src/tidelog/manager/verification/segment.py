@@ -130,9 +130,11 @@ class SegmentFacts:
         return int(self.last[-1]) + 1 if len(self.last) else self.base_offset
 
 
-def verify_segment(fs: FileSystem, place: SegmentPlace, *, deep: bool = False) -> SegmentFacts:
-    """Check a segment."""
-    facts = _verify_log(fs, place, deep)
+def verify_segment(
+    fs: FileSystem, place: SegmentPlace, *, deep: bool = False, known: BatchTable | None = None
+) -> SegmentFacts:
+    """Check a segment; `known` are all of its batches where they were scanned before, and are sound."""
+    facts = _verify_log(fs, place, deep, known)
     findings = islice(_verify_indexes(fs, place, facts), MAX_FINDINGS + 1)
     facts.findings = [*facts.findings, *findings][: MAX_FINDINGS + 1]
     if len(facts.findings) > MAX_FINDINGS:
@@ -155,10 +157,10 @@ def _verify_indexes(fs: FileSystem, place: SegmentPlace, facts: SegmentFacts) ->
 # ---- the log
 
 
-def _verify_log(fs: FileSystem, place: SegmentPlace, deep: bool) -> SegmentFacts:
+def _verify_log(fs: FileSystem, place: SegmentPlace, deep: bool, known: BatchTable | None) -> SegmentFacts:
     path = place.path(FileKind.LOG)
     buffer = map_file(fs, path)
-    table, fault = scan_log(buffer, 0, len(buffer), path, deep)
+    table, fault = (known, None) if known is not None else scan_log(buffer, 0, len(buffer), path, deep)
     findings = list(islice(bad_offsets(table, path, place.base_offset, place.next_base), MAX_FINDINGS))
     if fault is not None:
         following = int(table.last_offset[-1]) + 1 if len(table) else place.base_offset
