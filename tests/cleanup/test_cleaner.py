@@ -314,7 +314,7 @@ def test_a_batch_larger_than_any_buffer_is_cleaned(tmp_path: Path) -> None:
         log.append_as_leader(encode_records(tiny, codec=Codec.LZ4, max_batch_bytes=1 << 30))
         report = clean(log)
         assert report.records_after == 9000 + 3 + 1000
-        assert report.batches_rewritten == 5
+        assert report.stats.batches_rewritten == 5
         assert sum(len(record.value or b"") for record in all_records(log)) == 3 * len(value) + 9000 * 1000
 
 
@@ -364,7 +364,7 @@ def test_bytes_and_progress_are_told(tmp_path: Path) -> None:
             assert mine[-1].done == mine[-1].total == before
         assert report.records_read == 60
         assert report.keys_mapped == 7
-        assert report.records_kept == report.records_after == 7
+        assert report.stats.records_kept == report.records_after == 7
 
 
 def _flip(path: Path, position: int) -> None:

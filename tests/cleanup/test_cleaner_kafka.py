@@ -50,7 +50,7 @@ class Pair:
             assert report.upper_bound == answer["upper_bound"]
             assert report.end_offset == answer["end_offsets"][-1]
             assert report.rounds == len(answer["end_offsets"])
-            assert report.keyless == answer["invalid"]
+            assert report.stats.keyless == answer["invalid"]
             compare(self.ours, copy)
         return answers
 

@@ -81,7 +81,7 @@ def test_compaction_leaves_what_the_local_command_leaves(spark: SparkSession, tm
     for row in found:
         done = by_name[row["topic"], row["partition"]]
         assert done.report is not None
-        assert (row["records_kept"], row["end_offset"]) == (done.report.records_kept, done.end_offset)
+        assert (row["records_kept"], row["end_offset"]) == (done.report.stats.records_kept, done.end_offset)
     assert same_files(tmp_path / "spark", tmp_path / "local")
     assert not list((tmp_path / ".tidelog-staging-spark").iterdir())
     again = tidelog.spark.compact(spark, tmp_path / "spark", now_ms=NOW)

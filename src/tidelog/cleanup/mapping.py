@@ -10,25 +10,26 @@ was gone through counts up to where the next one begins, holes included.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from tidelog.cleanup.aborted import CleanedTransactions
+from tidelog.cleanup.bounded import Bounded
 from tidelog.cleanup.offset_map import OffsetMap
 from tidelog.cleanup.unpacking import Unpacker, runs
 from tidelog.kernels.mapping import Mapper
 from tidelog.records.batches import BatchTable
 from tidelog.records.faults import Fault
 
-__all__ = ["MappedKeys", "map_keys"]
+__all__ = ["MappedKeys", "map_keys", "map_segments", "walk"]
 
 
 @dataclass(frozen=True, slots=True)
 class MappedKeys:
-    """What the first pass did to one segment."""
+    """What the first pass did."""
 
     full: bool
     """Whether it ended because the map is full."""
@@ -36,6 +37,52 @@ class MappedKeys:
     """Records read."""
     size: int
     """Bytes read."""
+
+
+def map_segments(
+    segments: Iterable[Bounded],
+    offset_map: OffsetMap,
+    *,
+    start_offset: int,
+    transactions: CleanedTransactions,
+    step: Callable[[int], None] | None = None,
+) -> MappedKeys:
+    """Map the keys at or after `start_offset` in segments, oldest first, until they end or the map is full.
+
+    `transactions` tells aborted data, and moves on.
+    """
+    records = size = 0
+    for one in segments:
+        mapped = map_keys(
+            one.segment.buffer(),
+            offset_map,
+            start_offset=start_offset,
+            next_offset=one.end,
+            base_offset=one.segment.base_offset,
+            position=_begin(one, start_offset),
+            transactions=transactions,
+            source=one.segment.path,
+            step=step,
+        )
+        records, size = records + mapped.records, size + mapped.size
+        if mapped.full:
+            return MappedKeys(True, records, size)
+    return MappedKeys(False, records, size)
+
+
+def walk(one: Bounded, transactions: CleanedTransactions, end_offset: int) -> None:
+    """Let `transactions` see a segment's batches up to the one that holds `end_offset`: headers only."""
+    view = one.segment.buffer()[: _begin(one, end_offset)]
+    for table in runs(view, 0, one.segment.path, one.offsets):
+        transactions.read(view, table, source=one.segment.path)
+
+
+def _begin(one: Bounded, offset: int) -> int:
+    """Where the batch of an offset begins; the segment's end behind the last."""
+    if offset >= one.end:
+        return one.segment.size
+    found = one.segment.translate_offset(offset)
+    return one.segment.size if found is None else found.position
 
 
 def map_keys(

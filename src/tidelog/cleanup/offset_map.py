@@ -4,14 +4,17 @@ Fixed memory: 24 bytes a slot (a keyed hash of 128 bits and the offset, see `ker
 load factor is used. More keys than that are more rounds of cleaning, not more memory.
 
 A map can be shipped: `to_bytes` and `from_bytes` carry its entries, `merge` adds those of another map that
-was filled with the same hash key. So the first pass can be done in parts, in several processes.
+was filled with the same hash key. So the first pass can be done in parts, in several processes. A map that is
+filled can be frozen: `frozen_parts` are its slots as they are, and a FrozenMap looks into those wherever they
+lie, in a file that is mapped by all processes of a machine.
 """
 
 from __future__ import annotations
 
 import os
 import struct
-from typing import TYPE_CHECKING, Self
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +25,7 @@ from tidelog.kernels.keymap import KeyMap
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["SLOT_BYTES", "OffsetMap"]
+__all__ = ["SLOT_BYTES", "FrozenMap", "KeyOffsets", "OffsetMap"]
 
 SLOT_BYTES = 24
 """Memory of one slot; Kafka's are as large."""
@@ -30,6 +33,20 @@ SLOT_BYTES = 24
 _FIRST_SLOTS = 1 << 13
 _HEADER = struct.Struct("<8s16sqqq")  # magic, hash key, slots, latest offset, entries
 _MAGIC = b"tlkeys\x00\x01"
+_FROZEN_MAGIC = b"tlslots\x01"
+_CHUNK_SLOTS = 1 << 15
+
+
+class KeyOffsets(Protocol):
+    """Offsets by key, to be looked up."""
+
+    @property
+    def kernel(self) -> KeyMap:
+        """The map as kernels see it."""
+
+    @property
+    def latest_offset(self) -> int:
+        """How far it tells."""
 
 
 class OffsetMap:
@@ -118,14 +135,28 @@ class OffsetMap:
 
     def to_bytes(self) -> bytes:
         """Its entries, to be shipped."""
-        used = self._table[self._table[:, 2] != 0]
-        header = _HEADER.pack(_MAGIC, self.hash_key, self.slots, self.latest_offset, len(used))
-        return header + bytes(used.data)
+        return b"".join(self.parts())
+
+    def parts(self) -> Iterator[bytes]:
+        """`to_bytes` piece by piece, so that they are nowhere all at once."""
+        yield self._header(_MAGIC, self.slots)
+        used = self._table[: self.kernel.slots]
+        for start in range(0, len(used), _CHUNK_SLOTS):
+            chunk = used[start : start + _CHUNK_SLOTS]
+            yield chunk[chunk[:, 2] != 0].tobytes()
+
+    def frozen_parts(self) -> Iterator[bytes | memoryview]:
+        """What a FrozenMap is made of, piece by piece."""
+        yield self._header(_FROZEN_MAGIC, self.kernel.slots)
+        yield self._table[: self.kernel.slots].data.cast("B")
+
+    def _header(self, magic: bytes, slots: int) -> bytes:
+        return _HEADER.pack(magic, self.hash_key, slots, self.latest_offset, self.kernel.size)
 
     @classmethod
     def from_bytes(cls, data: Buffer, load_factor: float = 0.9) -> Self:
         """A map as large as the one that `to_bytes` wrote, with its entries."""
-        hash_key, slots, latest, entries = _unpack(data)
+        hash_key, slots, latest, entries = _entries(data)
         found = cls(slots * SLOT_BYTES, load_factor, hash_key=hash_key)
         found.latest_offset = latest
         found._add(entries)
@@ -136,24 +167,44 @@ class OffsetMap:
 
         InvalidInputError where the maps have another hash key, or the entries do not fit.
         """
-        hash_key, _, latest, entries = _unpack(data)
+        hash_key, _, latest, entries = _entries(data)
         if hash_key != self.hash_key:
             raise InvalidInputError("offset maps of different hash keys cannot be merged")
         self._add(entries)
         self.latest_offset = max(self.latest_offset, latest)
 
     def _add(self, entries: npt.NDArray[np.int64]) -> None:
-        self.make_room(len(entries))
-        if self.kernel.add_all(entries, self.max_entries) < len(entries):
-            raise InvalidInputError(f"more keys than an offset map of {self.max_entries} takes")
+        for start in range(0, len(entries), _CHUNK_SLOTS):  # slots come into use for keys that are new
+            chunk = entries[start : start + _CHUNK_SLOTS]
+            self.make_room(len(chunk))
+            if self.kernel.add_all(chunk, self.max_entries) < len(chunk):
+                raise InvalidInputError(f"more keys than an offset map of {self.max_entries} takes")
 
 
-def _unpack(data: Buffer) -> tuple[bytes, int, int, npt.NDArray[np.int64]]:
+class FrozenMap:
+    """A filled map on the bytes of `frozen_parts`, which are not copied, nor written."""
+
+    def __init__(self, data: Buffer) -> None:
+        hash_key, slots, self.latest_offset, entries, table = _unpack(data, _FROZEN_MAGIC)
+        if len(table) != slots or entries >= slots:
+            raise InvalidInputError("these bytes are no frozen offset map")
+        self.kernel = KeyMap(table, *struct.unpack("<QQ", hash_key))
+
+
+def _unpack(data: Buffer, magic: bytes = _MAGIC) -> tuple[bytes, int, int, int, npt.NDArray[np.int64]]:
+    """Hash key, slots, latest offset, number of entries; and what stands behind the header."""
     view = memoryview(data).cast("B")
     if len(view) < _HEADER.size:
         raise InvalidInputError(f"an offset map has at least {_HEADER.size} bytes, not {len(view)}")
-    magic, hash_key, slots, latest, entries = _HEADER.unpack_from(view)
+    found, hash_key, slots, latest, entries = _HEADER.unpack_from(view)
     body = view[_HEADER.size :]
-    if magic != _MAGIC or entries * SLOT_BYTES != len(body) or not 0 <= entries < slots:
+    if found != magic or len(body) % SLOT_BYTES or not 0 <= entries < slots:
         raise InvalidInputError("these bytes are no offset map")
-    return hash_key, slots, latest, np.frombuffer(body, dtype=np.int64).reshape(-1, 3)
+    return hash_key, slots, latest, entries, np.frombuffer(body, dtype=np.int64).reshape(-1, 3)
+
+
+def _entries(data: Buffer) -> tuple[bytes, int, int, npt.NDArray[np.int64]]:
+    hash_key, slots, latest, count, entries = _unpack(data)
+    if len(entries) != count:
+        raise InvalidInputError("these bytes are no offset map")
+    return hash_key, slots, latest, entries

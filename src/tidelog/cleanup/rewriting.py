@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from tidelog.cleanup.aborted import CleanedTransactions
 from tidelog.cleanup.filtering import BatchRules, batch_flags
-from tidelog.cleanup.offset_map import OffsetMap
+from tidelog.cleanup.offset_map import KeyOffsets
 from tidelog.cleanup.unpacking import ALL_OFFSETS, MAX_RUN, Unpacker, runs
 from tidelog.errors import InvalidTimestampError, RecordTooLargeError
 from tidelog.kernels.cleaning import Filter
@@ -69,7 +69,7 @@ class Rewriter:
 
     def __init__(
         self,
-        offset_map: OffsetMap,
+        offset_map: KeyOffsets,
         rules: BatchRules,
         sink: Sink,
         step: Callable[[int], None] | None = None,

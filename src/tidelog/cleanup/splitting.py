@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Unpack
 
-from tidelog.cleanup.cleaner import CleanProgress, CleanReport, clean_log
+from tidelog.cleanup.cleaner import CleanReport, clean_log
 from tidelog.cleanup.offset_map import OffsetMap
+from tidelog.cleanup.progress import Hooks
 from tidelog.errors import IndexOffsetOverflowError
 from tidelog.log import Log
 
-__all__ = ["clean_splitting"]
+__all__ = ["clean_splitting", "splitting"]
 
 _logger = logging.getLogger(__name__)
 
@@ -27,26 +29,19 @@ def clean_splitting(
     first_dirty_offset: int,
     upper_bound: int,
     now_ms: int,
-    throttle: Callable[[int], None] | None = None,
-    check: Callable[[], None] | None = None,
-    progress: Callable[[CleanProgress], None] | None = None,
-    checkpoint: Callable[[int], None] | None = None,
+    **hooks: Unpack[Hooks],
 ) -> CleanReport:
     """`clean_log`; a segment whose offsets reach too far is split, and cleaning begins anew."""
+    bounds = {"first_dirty_offset": first_dirty_offset, "upper_bound": upper_bound, "now_ms": now_ms}
+    return splitting(log, lambda: clean_log(log, offset_map, **bounds, **hooks))
+
+
+def splitting(log: Log, clean: Callable[[], CleanReport]) -> CleanReport:
+    """Clean a log in whatever way, after it was flushed; anew whenever segments had to be split."""
     log.flush(active=False)
     while True:
         try:
-            return clean_log(
-                log,
-                offset_map,
-                first_dirty_offset=first_dirty_offset,
-                upper_bound=upper_bound,
-                now_ms=now_ms,
-                throttle=throttle,
-                check=check,
-                progress=progress,
-                checkpoint=checkpoint,
-            )
+            return clean()
         except IndexOffsetOverflowError as error:
             _logger.warning("%s: %s", log.path, error)
             if not _split(log):

@@ -125,7 +125,7 @@ class CompactWork:
                     "bytes_before": size,
                     "bytes": log.size,
                     "records_read": report.records_read,
-                    "records_kept": report.records_kept,
+                    "records_kept": report.stats.records_kept,
                     "staged": str(copy),
                 }
             ]
