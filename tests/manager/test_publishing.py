@@ -21,7 +21,7 @@ from tests.manager.publishing import (
     stage,
 )
 from tidelog.config import LogConfig
-from tidelog.errors import InvalidIndexError, InvalidInputError, LogError, LogOfflineError
+from tidelog.errors import DataLossError, InvalidIndexError, InvalidInputError, LogError, LogOfflineError
 from tidelog.manager.publishing.committing import Write, publish, sweep_staging
 from tidelog.records import Record
 from tidelog.storage import LOCAL, FileSystem
@@ -274,15 +274,21 @@ def test_a_commit_cut_from_power_at_any_step_is_whole_or_nothing(
     fs, start, before = steps_of_a_commit(overwrite, links)
     named = [one.inode for one in map(fs.operation, range(start, fs.steps)) if isinstance(one, SetName)]
     assert links == (len(named) > len(set(named)))  # a link names a file that has a name
-    outcomes = [
-        check_state(fs.crash(step, seed=step, kept=kept), before, overwrite)
-        for step in [*range(start, fs.steps, max(2, (fs.steps - start) // 50)), fs.steps]
-    ]
+    steps = [*range(start, fs.steps, max(2, (fs.steps - start) // 50)), fs.steps]
+    outcomes = [check_state(fs.crash(step, seed=step, kept=kept), before, overwrite) for step in steps]
     assert not outcomes[0]
     assert outcomes[-1]
+    settled = next(
+        step
+        for step in range(start, fs.steps + 1)
+        if read_journal(fs.crash(step, kept="synced"), ROOT).has("q", 3)
+    )
+    # What was said to be there stays there; before, lost power may take staged data with it.
+    assert all(found for step, found in zip(steps, outcomes, strict=True) if step >= settled)
     first = outcomes.index(True)
-    assert all(outcomes[first:])  # what was there stays there
     assert 0 < first < len(outcomes) - 1
+    if kept == "all":
+        assert all(outcomes[first:])  # a killed process leaves all that it wrote
 
 
 def test_a_recovery_that_is_cut_itself_is_finished_by_the_next() -> None:
@@ -351,6 +357,75 @@ def test_staged_data_that_is_gone_takes_the_write_back(tmp_path: Path) -> None:
         store.partition("t", 0)
         assert contents(store) == before
         assert read_journal(LOCAL, root).pending is None
+
+
+@pytest.mark.parametrize("file", ["task-0.batches", "task-0.table", "task-0.json"])
+@pytest.mark.parametrize("damage", ["bit", "zeros", "cut", "gone"])
+def test_staged_data_that_was_damaged_is_not_published(tmp_path: Path, file: str, damage: str) -> None:
+    root, staging = str(tmp_path / "root"), tmp_path / "staging"
+    before = prepare(LOCAL, root)
+    partitions = {"t": 2, "u": 2}
+    names = tuple(stage(LOCAL, str(staging), f"task-{n}", some, partitions) for n, some in enumerate(tasks()))
+    path = staging / file
+    data = bytearray(path.read_bytes())
+    if damage == "bit":
+        data[len(data) // 2] ^= 0x10
+    if damage == "zeros":
+        data[len(data) // 2 :] = bytes(len(data) - len(data) // 2)
+    path.write_bytes(data if damage != "cut" else data[:-1])
+    if damage == "gone":
+        path.unlink()
+    with open_root(root) as store:
+        with pytest.raises((DataLossError, InvalidIndexError, InvalidInputError, FileNotFoundError)):
+            publish(store, Write(str(staging), names, "q"))
+        assert contents(store) == before
+    with open_root(root) as store:
+        assert contents(store) == before
+        assert not read_journal(LOCAL, root).has("q", 0)
+
+
+def test_staged_data_that_the_power_took_takes_the_write_back() -> None:
+    """The intent is there and the staged files are, but not their bytes."""
+    fs, start, before = steps_of_a_commit(False)
+    pending = next(
+        step
+        for step in range(start, fs.steps)
+        if read_journal(fs.crash(step, kept="all"), ROOT).pending is not None
+    )
+    after = fs.crash(pending, kept="all")
+    file = after.open("/staging/w/task-0.batches", writable=True)
+    file.pwrite(bytes(file.size()), 0)
+    file.close()
+    assert not check_state(after, before, False)
+
+
+MUCH: list[Values] = [
+    {
+        (topic, number): [bytes([mark]) * 50_000 for mark in range(200)]
+        for topic in ("t", "u")
+        for number in (0, 1)
+    }
+]
+
+
+def test_much_is_published_into_several_partitions_at_a_time(tmp_path: Path) -> None:
+    with tidelog.open(tmp_path / "root", background=False) as store:
+        published = publish_values(store, LOCAL, str(tmp_path / "s"), MUCH * 2, query="q")
+        assert published.records == 8 * 200
+        assert all(partition.log.recovery_point == 400 for partition in store)
+    with tidelog.open(tmp_path / "root", background=False) as store:
+        assert contents(store) == added(MUCH * 2)
+
+
+def test_a_disk_that_fails_one_of_several_partitions_leaves_nothing_of_much(tmp_path: Path) -> None:
+    fs = FaultyFileSystem(LOCAL, fail_writes_to_t(3, errno.ENOSPC))
+    store = tidelog.open(tmp_path / "root", fs=fs, background=False)
+    with pytest.raises((OSError, LogOfflineError)):
+        publish_values(store, fs, str(tmp_path / "s"), MUCH, query="q")
+    store.close()
+    with tidelog.open(tmp_path / "root", background=False) as store:
+        assert not any(contents(store).values())
+        assert not read_journal(LOCAL, str(tmp_path / "root")).has("q", 0)
 
 
 def pend(root: str, before: dict[TopicPartition, list[bytes]], records: int = 2) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import replace
 
 import numpy as np
@@ -26,7 +27,6 @@ from tidelog.manager.partition import Partition
 from tidelog.manager.publishing.staged import StagedRun, load_runs, read_manifest
 from tidelog.manager.root import Checkpoint, Root
 from tidelog.records.batches import BatchTable, scan_batches
-from tidelog.records.builder import EncodedBatches
 from tidelog.storage import Directory, FileSystem
 from tidelog.storage.files import parent
 from tidelog.storage.write_journal import (
@@ -46,6 +46,10 @@ Find = Callable[[TopicPartition], Partition]
 """From a name to the partition."""
 
 _APPEND_BYTES = 4 << 20
+_SYNC_BYTES = 64 << 20
+"""What is written is synced now and then: the disk works while the rest is copied."""
+_MUCH_BYTES = 32 << 20
+_THREADS = 4
 _MANY_LINKS = 4
 _PARTS_OF_SEGMENT = 16
 """An append is at most this part of a segment: what a segment lacks of being full is less than an append."""
@@ -57,11 +61,17 @@ def finish_pending(fs: FileSystem, root: Root, find: Find) -> None:
     if pending is None:
         return
     runs = None if pending.goes_back else _runs(fs, pending)
+    is_done = False
     if runs is not None or (not pending.goes_back and _is_whole(pending, find)):
         _logger.warning("%s: carrying out a write that was cut short (%s)", root.path, pending.staging)
-        apply_write(fs, pending, runs or {}, find)
-        settle(fs, root, done=True)
-    else:
+        try:
+            apply_write(fs, pending, runs or {}, find)
+        except DataLossError as error:
+            _logger.warning("staged data cannot be used: %s", error)
+        else:
+            settle(fs, root, done=True)
+            is_done = True
+    if not is_done:
         _logger.warning("%s: taking back a write that was cut short (%s)", root.path, pending.staging)
         take_back(fs, root, pending, find)
     remove_tree(fs, pending.staging)
@@ -88,13 +98,28 @@ def _is_whole(pending: PendingWrite, find: Find) -> bool:
 def apply_write(
     fs: FileSystem, pending: PendingWrite, runs: Mapping[TopicPartition, Sequence[StagedRun]], find: Find
 ) -> None:
-    """Give every partition what it lacks of a write, durably; then raise the log starts."""
-    for one in pending.partitions:
-        _give(fs, find(one.topic_partition), one, runs.get(one.topic_partition, ()))
-    for one in pending.partitions:
+    """Give every partition what it lacks of a write, durably; then raise the log starts.
+
+    Much data goes to several partitions at a time: while one is synced, others are written.
+    """
+
+    def give(one: PendingPartition) -> None:
         partition = find(one.topic_partition)
+        _give(fs, partition, one, runs.get(one.topic_partition, ()))
         if partition.log.recovery_point < partition.log_end_offset:
             partition.flush()
+
+    if sum(run.piece.size for listed in runs.values() for run in listed) < _MUCH_BYTES:
+        for one in pending.partitions:
+            give(one)
+    else:
+        with ThreadPoolExecutor(_THREADS, "tidelog-publish") as pool:
+            given = [pool.submit(give, one) for one in pending.partitions]
+            wait(given, return_when=FIRST_EXCEPTION)
+            pool.shutdown(cancel_futures=True)
+        for done in given:
+            if not done.cancelled():
+                done.result()
     _raise_starts(pending, find)
 
 
@@ -105,6 +130,7 @@ def _give(fs: FileSystem, partition: Partition, one: PendingPartition, runs: Seq
     done = _batches_there(partition, one, runs)
     limit = max(min(_APPEND_BYTES, partition.log.config.max_segment_bytes // _PARTS_OF_SEGMENT), 1)
     links = sum(run.piece.is_segment for run in runs)
+    unsynced = 0
     for run in runs:
         skip = min(done, len(run.rows))
         done -= skip
@@ -112,13 +138,12 @@ def _give(fs: FileSystem, partition: Partition, one: PendingPartition, runs: Seq
             continue
         data = run.data(fs)
         for start, stop in _chunks(run.rows[skip:, 1], limit):
-            rows = run.rows[skip + start : skip + stop].copy()
-            first, last = int(rows[0, 0]), int(rows[-1, 0] + rows[-1, 1])
-            rows[:, 0] -= first
-            rows[:, 2:4] -= rows[0, 2]
-            partition.append(
-                EncodedBatches(data[first:last], BatchTable(rows)), leader_epoch=one.leader_epoch
-            )
+            batches = run.batches(data, skip + start, skip + stop)
+            partition.append(batches, leader_epoch=one.leader_epoch)
+            unsynced += len(batches.data)
+            if unsynced >= _SYNC_BYTES:
+                partition.flush()
+                unsynced = 0
 
 
 def _link(fs: FileSystem, partition: Partition, one: PendingPartition, run: StagedRun, links: int) -> bool:

@@ -5,8 +5,10 @@
     <staging>/<write>/<task>.table        the headers of all of them, 16 int64 (little-endian) a batch
     <staging>/<write>/<task>.json         the manifest: which piece is where; written last
 
-A task's files are on the disk before its manifest is; what has no manifest was never finished. Offsets in
-staged batches count from 0 in each piece: stamping them needs no new checksum.
+The manifest is written last: what has none was never finished. Full segments are on the disk before; all else
+may be lost with the power, and is checked before it is used: the table against the manifest's checksum, the
+batches against their own. Offsets in staged batches count from 0 in each piece: stamping them needs no new
+checksum.
 """
 
 from __future__ import annotations
@@ -20,14 +22,16 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelog.errors import DataLossError, InvalidIndexError
-from tidelog.records.batches import BatchTable
-from tidelog.storage import FileSystem, atomic_write, map_file, read_file
+from tidelog.kernels.crc import crc32c
+from tidelog.records.batches import BatchTable, scan_batches
+from tidelog.records.builder import EncodedBatches
+from tidelog.storage import FileSystem, map_file, read_file
 from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Manifest", "Piece", "StagedRun", "load_runs", "read_manifest", "write_manifest"]
+__all__ = ["Manifest", "Piece", "StagedRun", "load_runs", "read_manifest", "write_manifest", "write_small"]
 
 _COLUMNS = 16
 _ROW = 8 * _COLUMNS
@@ -36,6 +40,8 @@ _FACTS = (
     *("largest_batch", "keyless", "is_segment"),
 )
 """What a manifest says of a piece, after topic, partition and file: whole numbers."""
+_SAME = (0, 1, 5, 6, 12, 13)
+"""Columns of a table that tell a batch from all others: position, size, magic, attributes, count, checksum."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +76,24 @@ class Manifest:
     partitions: Mapping[str, int]
     """How many partitions each topic was taken to have."""
     pieces: tuple[Piece, ...]
+    table_crc: int = 0
+    """The CRC-32C of the table file."""
+
+
+def write_small(fs: FileSystem, path: str, data: bytes) -> None:
+    """Write a new file; it need not survive the power."""
+    file = fs.open(path, create=True)
+    try:
+        file.pwrite(data, 0)
+    finally:
+        file.close()
 
 
 def write_manifest(fs: FileSystem, directory: str, manifest: Manifest) -> None:
-    """Write a manifest, durably; all that it names is on the disk already."""
+    """Write a manifest; all that it names is written already."""
     content = {
         "version": 1,
+        "table_crc": manifest.table_crc,
         "partitions": dict(manifest.partitions),
         "pieces": [
             [
@@ -85,7 +103,7 @@ def write_manifest(fs: FileSystem, directory: str, manifest: Manifest) -> None:
             for one in manifest.pieces
         ],
     }
-    atomic_write(fs, f"{directory}/{manifest.name}.json", json.dumps(content).encode())
+    write_small(fs, f"{directory}/{manifest.name}.json", json.dumps(content).encode())
 
 
 def read_manifest(fs: FileSystem, directory: str, name: str) -> Manifest:
@@ -100,14 +118,15 @@ def read_manifest(fs: FileSystem, directory: str, name: str) -> Manifest:
             facts = dict(zip(_FACTS, (int(number) for number in numbers), strict=True))
             is_segment = bool(facts.pop("is_segment"))
             pieces.append(Piece(tp, str(file), is_segment=is_segment, **facts))
-        return Manifest(name, {str(k): int(v) for k, v in content["partitions"].items()}, tuple(pieces))
+        partitions = {str(topic): int(count) for topic, count in content["partitions"].items()}
+        return Manifest(name, partitions, tuple(pieces), int(content["table_crc"]))
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidIndexError(f"{path} is no manifest of staged data: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
 class StagedRun:
-    """A piece with its bytes at hand."""
+    """A piece with the headers of its batches."""
 
     piece: Piece
     path: str
@@ -117,6 +136,22 @@ class StagedRun:
     def data(self, fs: FileSystem) -> memoryview:
         """Its bytes."""
         return map_file(fs, self.path)[self.piece.position : self.piece.position + self.piece.size]
+
+    def batches(self, data: memoryview, start: int, stop: int) -> EncodedBatches:
+        """Its batches [start, stop), from its bytes; DataLossError where they are not those that were staged.
+
+        Base offsets may have been stamped since.
+        """
+        rows = self.rows[start:stop].copy()
+        first, last = int(rows[0, 0]), int(rows[-1, 0] + rows[-1, 1])
+        found = scan_batches(data[first:last], max_batches=len(rows))
+        rows[:, 0] -= first
+        rows[:, 2:4] -= rows[0, 2]
+        if found.fault is not None or not np.array_equal(found.table.rows[:, _SAME], rows[:, _SAME]):
+            raise DataLossError(
+                f"{self.path}, position {self.piece.position + first}: staged data was lost or changed"
+            )
+        return EncodedBatches(data[first:last], BatchTable(rows))
 
 
 def load_runs(
@@ -131,7 +166,7 @@ def load_runs(
     for manifest in manifests:
         if not manifest.pieces:
             continue
-        table = _table(fs, f"{directory}/{manifest.name}.table")
+        table = _table(fs, f"{directory}/{manifest.name}.table", manifest.table_crc)
         sizes: dict[str, int] = {}
         for piece in manifest.pieces:
             path = f"{directory}/{piece.file}"
@@ -154,13 +189,13 @@ def _size(fs: FileSystem, path: str) -> int:
         raise DataLossError(f"{path} is gone: staged data was lost") from None
 
 
-def _table(fs: FileSystem, path: str) -> npt.NDArray[np.int64]:
+def _table(fs: FileSystem, path: str, crc: int) -> npt.NDArray[np.int64]:
     try:
         data = read_file(fs, path)
     except FileNotFoundError:
         raise DataLossError(f"{path} is gone: staged data was lost") from None
-    if len(data) % _ROW:
-        raise DataLossError(f"{path} does not hold whole rows: staged data was lost")
+    if len(data) % _ROW or crc32c(data) != crc:
+        raise DataLossError(f"{path} is not as it was written: staged data was lost")
     return np.frombuffer(data, dtype="<i8").astype(np.int64, copy=False).reshape(-1, _COLUMNS)
 
 

@@ -1,8 +1,11 @@
 """Writing staged data: what a task does with the batches it has encoded (`staged` has the format).
 
 A partition's batches go to the task's one file of pieces, whichever partition they are of: thousands of small
-partitions cost one file. A partition that has come to some megabytes there moves to segment files of its own:
-those that become full can be published without being copied.
+partitions cost one file. A partition that has come to a good part of a segment there moves to segment files
+of its own: those that become full can be published without being copied.
+
+Only full segments are synced, for they become the log's. All else is copied when it is published, and checked
+then: what a power cut takes from it is missed, and the write is taken back.
 """
 
 from __future__ import annotations
@@ -13,10 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelog.config import LogConfig
+from tidelog.kernels.crc import crc32c
 from tidelog.log.incoming import scan_all
 from tidelog.log.validation import stamp
 from tidelog.manager.directories import remove_tree
-from tidelog.manager.publishing.staged import Manifest, Piece, table_bytes, write_manifest
+from tidelog.manager.publishing.staged import Manifest, Piece, table_bytes, write_manifest, write_small
 from tidelog.records.batches import BatchTable
 from tidelog.records.builder import EncodedBatches
 from tidelog.segment import ActiveSegment
@@ -29,7 +33,8 @@ __all__ = ["PieceFacts", "TaskStaging"]
 
 Int64s = npt.NDArray[np.int64]
 
-_OWN_FILE_BYTES = 8 << 20
+_PARTS_OF_SEGMENT = 16
+"""A partition gets files of its own when it has this part of a segment: so much is copied once more."""
 _LATEST = (1 << 63) - 1
 
 
@@ -82,7 +87,7 @@ class TaskStaging:
         staged = self._staged.setdefault(partition, _Staged())
         piece = _piece(partition, encoded.table, facts)
         staged.size += piece.size
-        if staged.segment is None and staged.size > min(_OWN_FILE_BYTES, config.max_segment_bytes // 4):
+        if staged.segment is None and staged.size > config.max_segment_bytes // _PARTS_OF_SEGMENT:
             self._begin_segments(staged, config)
         if staged.segment is None:
             self._file.pwrite(encoded.data, self._position)
@@ -137,7 +142,7 @@ class TaskStaging:
                 staged.segment = segment = self._new_segment(config)
 
     def _sealed(self, segment: _StagedSegment, *, is_segment: bool) -> Piece:
-        table = segment.seal()
+        table = segment.seal(sync=is_segment)
         inner = segment.directory.path.removeprefix(f"{self._directory}/")
         name = f"{inner}/{format_segment_file(0, FileKind.LOG)}"
         piece = _piece(segment.partition, table, segment.facts)
@@ -146,21 +151,16 @@ class TaskStaging:
     # The end
 
     def finish(self) -> Manifest:
-        """Put everything on the disk, the manifest last."""
+        """Write what is left, the manifest last."""
         for staged in self._staged.values():
             if staged.segment is not None:
                 staged.pieces.append(self._sealed(staged.segment, is_segment=False))
                 staged.segment = None
         pieces = [piece for staged in self._staged.values() for piece in staged.pieces]
-        manifest = Manifest(self._name, self._partitions, tuple(pieces))
-        self._file.sync()
         self._file.close()
-        table = self._fs.open(f"{self._directory}/{self._name}.table", create=True)
-        try:
-            table.pwrite(b"".join(self._tables), 0)
-            table.sync()
-        finally:
-            table.close()
+        table = b"".join(self._tables)
+        write_small(self._fs, f"{self._directory}/{self._name}.table", table)
+        manifest = Manifest(self._name, self._partitions, tuple(pieces), crc32c(table))
         write_manifest(self._fs, self._directory, manifest)
         return manifest
 
@@ -215,12 +215,14 @@ class _StagedSegment:
             min(self.facts.min_timestamp, piece.min_timestamp), self.facts.keyless + piece.keyless
         )
 
-    def seal(self) -> BatchTable:
-        """End it, on the disk; the headers of its batches."""
+    def seal(self, *, sync: bool) -> BatchTable:
+        """End it, on the disk with `sync`; the headers of its batches."""
         sealed = self._segment.seal()
-        sealed.flush()
+        if sync:
+            sealed.flush()
         sealed.close()
-        self.directory.sync()
+        if sync:
+            self.directory.sync()
         return BatchTable(np.concatenate(self._tables))
 
     def abandon(self) -> None:
