@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from tests.log.logs import Clock
-from tidelog.cleanup.cleaner import CleanReport, clean_log, clean_round
+from tidelog.cleanup.cleaner import CleanReport, clean_by, clean_log, clean_round
 from tidelog.cleanup.offset_map import OffsetMap
+from tidelog.cleanup.passes import Passes
 from tidelog.config import LogConfig
 from tidelog.log import Log
 from tidelog.records.batches import BatchTable, scan_batches
 from tidelog.records.decode import decode_batches
 
-__all__ = ["batches_of", "clean_directory", "index_files", "records_of"]
+__all__ = ["PassesBy", "batches_of", "clean_directory", "index_files", "records_of"]
 
 _FIELDS = (
     "base_offset",
@@ -28,6 +30,9 @@ _FIELDS = (
     "base_sequence",
     "count",
 )
+PassesBy = Callable[[int, float], Passes]
+"""Passes by the memory and the load factor of their maps."""
+
 _COLUMNS = ("offset", "timestamp_ms", "timestampType", "key", "value", "headers")
 
 
@@ -41,12 +46,24 @@ def clean_directory(
     map_bytes: int = 16 << 20,
     load_factor: float = 0.9,
     rounds: int | None = None,
+    by: PassesBy | None = None,
     **options: Any,
 ) -> CleanReport:
-    """Clean a partition directory as the oracle does: all of it replicated, the last segment rolled."""
+    """Clean a partition directory as the oracle does: all of it replicated, the last segment rolled.
+
+    `by` makes passes that do it in another way than in this process.
+    """
     with Log.open(path, config, clean=True, now_ms=Clock(now_ms), **options) as log:
         log.update_high_watermark(log.log_end_offset)
         log.roll()
+        if by is not None:
+            return clean_by(
+                log,
+                by(map_bytes, load_factor),
+                first_dirty_offset=log.log_start_offset if first_dirty is None else first_dirty,
+                upper_bound=log.last_stable_offset,
+                now_ms=clean_at_ms,
+            )
         return (clean_log if rounds is None else clean_round)(
             log,
             OffsetMap(map_bytes, load_factor),

@@ -48,6 +48,19 @@ def _text(data: bytes | None) -> str | None:
     return None if data is None else base64.b64encode(data).decode()
 
 
+def told(path: Path) -> list[dict[str, Any]]:
+    """All records of a partition in the words of the golden answers."""
+    return [_told(record) for record in records_of(path)]
+
+
+def kafkas(name: str, number: int) -> list[dict[str, Any]]:
+    """What Kafka left of a golden partition when it had cleaned it so many times."""
+    expected = read_json_lines(GOLDEN / "expected" / f"{name}.cleaned{number}.jsonl.gz")
+    for record in expected:  # another compressor, other positions
+        del record["position"]
+    return expected
+
+
 def test_there_are_golden_answers() -> None:
     assert len(NAMES) >= 4
 
@@ -59,9 +72,7 @@ def test_what_is_left_is_what_kafka_leaves(name: str, tmp_path: Path) -> None:
     before = records_of(path)
     for number, clean_at_ms in enumerate(CLEANED_MS, 1):
         clean_directory(path, golden_config(partition), clean_at_ms=clean_at_ms, now_ms=OPENED_MS)
-        expected = read_json_lines(GOLDEN / "expected" / f"{name}.cleaned{number}.jsonl.gz")
-        for record in expected:  # another compressor, other positions
-            del record["position"]
-        assert [_told(record) for record in records_of(path)] == expected
+        expected = kafkas(name, number)
+        assert told(path) == expected
         assert len(expected) < len(before)
         before = expected

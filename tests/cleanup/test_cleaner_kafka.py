@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cleanup.cleaning import batches_of, clean_directory, index_files
+from tests.cleanup.cleaning import PassesBy, batches_of, clean_directory, index_files
 from tests.oracle.oracle import CODECS, KINDS
 from tidelog.config import LogConfig
 
@@ -29,8 +29,11 @@ CONFIG = {
 class Pair:
     """One log twice: Kafka cleans one, we the other."""
 
-    def __init__(self, oracle: Oracle, source: Path, scratch: Path, **config: object) -> None:
+    def __init__(
+        self, oracle: Oracle, source: Path, scratch: Path, by: PassesBy | None = None, **config: object
+    ) -> None:
         self.oracle = oracle
+        self.by = by
         self.config = CONFIG | {key.replace("_", "."): str(value) for key, value in config.items()}
         self.scratch = scratch
         self.theirs = shutil.copytree(source, scratch / "theirs" / source.name)
@@ -46,7 +49,7 @@ class Pair:
         answers = self.oracle.clean(*asked)
         config = LogConfig.from_properties(self.config)
         for step, answer, copy in zip(steps, answers, copies, strict=True):
-            report = clean_directory(self.ours, config, **({"now_ms": NOW_MS} | step))
+            report = clean_directory(self.ours, config, **({"now_ms": NOW_MS, "by": self.by} | step))
             assert report.upper_bound == answer["upper_bound"]
             assert report.end_offset == answer["end_offsets"][-1]
             assert report.rounds == len(answer["end_offsets"])

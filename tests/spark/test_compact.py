@@ -67,21 +67,34 @@ def same_files(one: Path, two: Path) -> bool:
     return True
 
 
-def test_compaction_leaves_what_the_local_command_leaves(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("most", "dedupe_bytes"), [(None, 1 << 20), (1, 1 << 20), (9000, 24 * 50)], ids=str)
+def test_compaction_leaves_what_the_local_command_leaves(
+    most: int | None, dedupe_bytes: int, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Partitions whole, a segment a task, and parts of partitions whose keys take several rounds."""
     make_root(tmp_path / "local")
     shutil.copytree(tmp_path / "local", tmp_path / "spark")
     names = tuple(path.name for path in (tmp_path / "local").iterdir() if path.is_dir())
-    request = Compaction(LOCAL, str(tmp_path / "local"), names, NOW)
+    request = Compaction(LOCAL, str(tmp_path / "local"), names, NOW, dedupe_buffer_bytes=dedupe_bytes)
     local = {done.partition: done for done in compact_at_rest(request)}
     planned = tidelog.spark.compact(spark, tmp_path / "spark", now_ms=NOW, dry_run=True).toArrow().to_pylist()
-    found = tidelog.spark.compact(spark, tmp_path / "spark", now_ms=NOW).toArrow().to_pylist()
+    told: list[tuple[int, int]] = []
+    how = {"dedupe_bytes": dedupe_bytes, "max_bytes_per_task": most}
+    frame = tidelog.spark.compact(
+        spark, tmp_path / "spark", now_ms=NOW, report=lambda *now: told.append(now), **how
+    )
+    found = frame.toArrow().to_pylist()
+    assert told[-1][0] == told[-1][1] == max(total for _, total in told)
     assert {(row["topic"], row["partition"]) for row in found} == {("a", 0), ("a", 1), ("a", 2), ("b", 0)}
     assert len(planned) == 4
     by_name = {(name.topic, name.partition): done for name, done in local.items()}
     for row in found:
         done = by_name[row["topic"], row["partition"]]
         assert done.report is not None
-        assert (row["records_kept"], row["end_offset"]) == (done.report.stats.records_kept, done.end_offset)
+        assert row["end_offset"] == done.end_offset
+        assert (row["segments"], row["bytes"]) == (done.segments, done.size_bytes)
+        assert row["records_read"] == done.report.records_read
+        assert row["records_kept"] == done.report.stats.records_kept
     assert same_files(tmp_path / "spark", tmp_path / "local")
     assert not list((tmp_path / ".tidelog-staging-spark").iterdir())
     again = tidelog.spark.compact(spark, tmp_path / "spark", now_ms=NOW)
@@ -89,6 +102,26 @@ def test_compaction_leaves_what_the_local_command_leaves(spark: SparkSession, tm
     with tidelog.open(tmp_path / "spark") as store:
         assert not store.offline_partitions
         assert len(store.partition("plain").log.segments) > 5
+
+
+@pytest.mark.parametrize("most", [None, 1])
+def test_segments_that_stay_between_some_that_change_stay(
+    most: int | None, spark: SparkSession, tmp_path: Path
+) -> None:
+    root = tmp_path / "root"
+    config = COMPACTED | {"min.cleanable.dirty.ratio": 0}
+    with tidelog.open(root) as store:
+        store.create_topic("t", 1, config)
+        partition = store.partition("t")
+        for keys in (("a", "x"), ("b", "c"), ("a", "d"), ("e", "f"), ("d", "g")):
+            partition.append([Record(b"v" * 1500, key.encode(), timestamp=NOW) for key in keys])
+            partition.log.roll()
+    shutil.copytree(root, tmp_path / "local")
+    list(compact_at_rest(Compaction(LOCAL, str(tmp_path / "local"), ("t-0",), NOW)))
+    tidelog.spark.compact(spark, root, now_ms=NOW, max_bytes_per_task=most)
+    assert same_files(root, tmp_path / "local")
+    with tidelog.open(root) as store:
+        assert sorted(record.key for record in store.partition("t")) == [key.encode() for key in "abcdefgx"]
 
 
 def test_a_topic_that_is_not_compacted_is_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,22 +1,25 @@
-"""`compact`: the compacted topics of a root, a partition a task, swapped in by the driver under the lock.
+"""`compact`: the compacted topics of a root, by many tasks, swapped in by the driver under the lock.
 
 1. The driver opens the root, rolls what has to be rolled and plans each partition as `tidelog compact` does.
-2. A task works on a copy of its partition outside of the root: sealed segments are hard links (they are never
-   written), the rest is copied. The cleaner runs there as it is. A task that runs again makes another copy.
-3. The driver links each new segment into the partition as `.cleaned` and has the log put it in the place of
-   those it stands for, group by group, oldest first; then the cleaner's checkpoint moves.
+2. Partitions that are no larger than a task's share are compacted whole, in one job (`compaction.whole`). Of
+   a larger one the two passes are done by many tasks, in three jobs a round (`compaction.passes`).
+3. Tasks write into a staging directory beside the root. The driver links each new segment into the partition
+   as `.cleaned` and has the log put it in the place of those it stands for, oldest first; then the cleaner's
+   checkpoint moves.
 
 So what comes out is what the local command leaves, and a job that dies leaves the logs as they were, or with
-some partitions compacted.
+some groups of segments compacted. Memory of a task: its map of keys, and a run of batches.
 """
 
 from __future__ import annotations
 
-import errno
+import pickle
 import shutil
+import threading
 import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,25 +27,19 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tidelog.cleanup.choice import LogToClean, facts_of, plan_cleaning
-from tidelog.cleanup.offset_map import OffsetMap
-from tidelog.cleanup.splitting import clean_splitting
-from tidelog.config import LogConfig
+from tidelog.cleanup.cleaner import CleanReport, clean_by
+from tidelog.cleanup.splitting import splitting
 from tidelog.errors import DataLossError, InvalidInputError
-from tidelog.log import Log
 from tidelog.manager.partition import Partition
 from tidelog.manager.publishing.waiting import open_waiting
 from tidelog.manager.root import Checkpoint
 from tidelog.manager.store import Store
-from tidelog.segment import SealedSegment
-from tidelog.spark.jobs import report_frame, run_job
+from tidelog.spark.compaction.passes import DistributedPasses
+from tidelog.spark.compaction.whole import WholeDone, WholeSplit, WholeWork, put_in_place
+from tidelog.spark.jobs import pack, parallelism, report_frame, run_job, share_bytes
 from tidelog.spark.sink_options import SinkOptions
-from tidelog.storage import LOCAL
-from tidelog.storage.names import FileKind, Transient, format_segment_file, parse_segment_file
-from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["COMPACT_SCHEMA", "compact"]
@@ -63,101 +60,11 @@ COMPACT_SCHEMA = pa.schema(
 )
 """A row for each partition that was dirty; in a dry run what comes out is not known, and null."""
 
-_REPORT = pa.schema([*COMPACT_SCHEMA, pa.field("staged", pa.string())])
-_FILES = (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
-_CANNOT_LINK = (errno.EXDEV, errno.EPERM, errno.ENOTSUP, errno.EMLINK)
+_ANSWERS = pa.schema([pa.field("number", pa.int64()), pa.field("answer", pa.binary())])
 _DEDUPE_BYTES = 128 << 20
 _LOAD_FACTOR = 0.9
-
-
-@dataclass(frozen=True, slots=True)
-class CompactSplit:
-    """A partition to be compacted, as a task needs to know it."""
-
-    directory: str
-    partition: TopicPartition
-    config: Mapping[str, str]
-    log_start_offset: int
-    high_watermark: int
-    first_dirty_offset: int
-    upper_bound: int
-    active_base_offset: int
-    now_ms: int
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
-class CompactWork:
-    """What a task does: compacts a copy."""
-
-    staging: str
-    dedupe_bytes: int
-
-    def __call__(self, number: int, split: CompactSplit) -> list[dict[str, Any]]:
-        """Compact a partition's copy; its report, with where the copy is."""
-        copy = Path(self.staging, f"{number:06}-{uuid.uuid4().hex}", str(split.partition))
-        copy.mkdir(parents=True)
-        _copy(Path(split.directory), copy, split.active_base_offset)
-        log = Log.open(
-            copy,
-            LogConfig.from_properties(split.config),
-            clean=True,
-            log_start_offset=split.log_start_offset,
-            high_watermark=split.high_watermark,
-        )
-        with log:
-            before, size = len(log.segments), log.size
-            report = clean_splitting(
-                log,
-                OffsetMap(self.dedupe_bytes, _LOAD_FACTOR),
-                first_dirty_offset=split.first_dirty_offset,
-                upper_bound=split.upper_bound,
-                now_ms=split.now_ms,
-            )
-            return [
-                {
-                    "topic": split.partition.topic,
-                    "partition": split.partition.partition,
-                    "first_dirty_offset": split.first_dirty_offset,
-                    "end_offset": report.end_offset,
-                    "segments_before": before,
-                    "segments": len(log.segments),
-                    "bytes_before": size,
-                    "bytes": log.size,
-                    "records_read": report.records_read,
-                    "records_kept": report.stats.records_kept,
-                    "staged": str(copy),
-                }
-            ]
-
-
-def _copy(source: Path, target: Path, active_base_offset: int) -> None:
-    """A partition's files: links to those of sealed segments, copies of all others."""
-    for path in source.iterdir():
-        file = parse_segment_file(path.name)
-        if file is not None and file.transient is not Transient.NONE:
-            continue
-        if file is not None and file.kind in _FILES and file.offset < active_base_offset:
-            _bring(path, target / path.name)
-        elif file is not None and file.kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX):
-            (target / path.name).touch()  # of the segment that is being written: preallocated; made anew
-        elif path.is_file():
-            shutil.copy2(path, target / path.name)
-
-
-def _bring(source: Path, target: Path) -> None:
-    """A link to a file, or where there can be none a copy on the disk."""
-    try:
-        target.hardlink_to(source)
-    except OSError as error:
-        if error.errno not in _CANNOT_LINK:
-            raise
-        shutil.copy2(source, target)
-        file = LOCAL.open(target, writable=True)
-        try:
-            file.sync()
-        finally:
-            file.close()
+_MIN_SHARE_BYTES = 256 << 20
+_MOST_AT_ONCE = 16
 
 
 def compact(
@@ -169,34 +76,34 @@ def compact(
     from_start: bool = False,
     dry_run: bool = False,
     dedupe_bytes: int = _DEDUPE_BYTES,
+    max_bytes_per_task: int | None = None,
     report: Callable[[int, int], None] | None = None,
 ) -> DataFrame:
     """Compact the compacted topics of a root (or those named), as `tidelog compact` does; see COMPACT_SCHEMA.
 
-    `now_ms` judges tombstones and lags, `dedupe_bytes` is the memory of each task's map of keys. The root is
-    held meanwhile; the staging beside it needs room for what comes out.
+    `now_ms` judges tombstones and lags, `dedupe_bytes` is the memory of each task's map of keys. A partition
+    larger than `max_bytes_per_task` is compacted by several tasks; unless it is given, one that would keep a
+    core busy for longer than all others together. The root is held meanwhile; the staging beside it needs
+    room for what comes out.
     """
     options = SinkOptions.parse({"path": str(root)})
     now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     staging = Path(options.staging, f"compact-{uuid.uuid4().hex}")
     with open_waiting(options.roots, wait_ms=options.lock_timeout_ms) as store:
-        splits = []
-        for partition in _selected(store, topics):
-            plan = _planned(partition, now, from_start, roll=not dry_run)
-            if plan.cleanable_bytes:
-                splits.append(_split(partition, plan, now))
+        chosen = [
+            _Chosen(partition, plan, now)
+            for partition in _selected(store, topics)
+            if (plan := _planned(partition, now, from_start, roll=not dry_run)).cleanable_bytes
+        ]
         if dry_run:
-            return _frame(spark, [_row_of(store, split) for split in splits])
+            return report_frame(spark, [one.row() for one in chosen], COMPACT_SCHEMA)
         staging.mkdir(parents=True)
         try:
-            rows = run_job(spark, CompactWork(str(staging), dedupe_bytes), splits, _REPORT, report)
-            if len(rows) != len(splits):
-                raise DataLossError(f"Spark answered {len(rows)} reports for {len(splits)} partitions")
-            for row in rows:
-                _swap_in(store.partition(row["topic"], row["partition"]), row)
+            job = _Job(spark, staging, dedupe_bytes, max_bytes_per_task, report)
+            rows = job.run(chosen)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
-    return _frame(spark, rows)
+    return report_frame(spark, rows, COMPACT_SCHEMA)
 
 
 def _selected(store: Store, topics: Iterable[str] | None) -> list[Partition]:
@@ -224,71 +131,156 @@ def _planned(partition: Partition, now_ms: int, from_start: bool, *, roll: bool)
     return plan_cleaning(facts_of(log), known.get(partition.topic_partition), now_ms)
 
 
-def _split(partition: Partition, plan: LogToClean, now_ms: int) -> CompactSplit:
-    log = partition.log
-    log.take_producer_snapshot()
-    return CompactSplit(
-        log.path,
-        partition.topic_partition,
-        log.config.overrides(),
-        log.log_start_offset,
-        log.high_watermark,
-        plan.first_dirty_offset,
-        plan.first_uncleanable_offset,
-        log.segments.last.base_offset,
-        now_ms,
-        log.size,
-    )
+class _Chosen:
+    """A partition that has something to clean."""
+
+    def __init__(self, partition: Partition, plan: LogToClean, now_ms: int) -> None:
+        self.partition = partition
+        self.plan = plan
+        self.now_ms = now_ms
+        self._segments = len(partition.log.segments)
+        self.size: int = partition.log.size
+        """Bytes of its log before."""
+
+    def row(self, report: CleanReport | None = None) -> dict[str, Any]:
+        """What is reported of it; of a plan what is known."""
+        log, name = self.partition.log, self.partition.topic_partition
+        row: dict[str, Any] = {
+            "topic": name.topic,
+            "partition": name.partition,
+            "first_dirty_offset": self.plan.first_dirty_offset,
+            "end_offset": self.plan.first_uncleanable_offset,
+            "segments_before": self._segments,
+            "bytes_before": self.size,
+        }
+        if report is None:
+            return row
+        return row | {
+            "end_offset": report.end_offset,
+            "segments": len(log.segments),
+            "bytes": log.size,
+            "records_read": report.records_read,
+            "records_kept": report.stats.records_kept,
+        }
+
+    def whole(self) -> WholeSplit:
+        """For a task that compacts all of it."""
+        log = self.partition.log
+        log.take_producer_snapshot()
+        return WholeSplit(
+            log.path,
+            log.config.overrides(),
+            log.log_start_offset,
+            log.high_watermark,
+            self.plan.first_dirty_offset,
+            self.plan.first_uncleanable_offset,
+            log.segments.last.base_offset,
+            self.now_ms,
+            self.size,
+        )
 
 
-def _swap_in(partition: Partition, row: Mapping[str, Any]) -> None:
-    """Put a task's segments in the place of those that they stand for; the cleaner's checkpoint moves."""
-    log, staged = partition.log, Path(row["staged"])
-    live = Path(log.path)
-    active = log.segments.last.base_offset
-    new = sorted(
-        file.offset
-        for path in staged.iterdir()
-        if (file := parse_segment_file(path.name)) is not None
-        and (file.kind, file.transient) == (FileKind.LOG, Transient.NONE)
-        and file.offset < active
-        and not _is_same(path, live / path.name)
-    )
-    bounds = [*new[1:], max(int(row["end_offset"]), *new) if new else 0]
-    for base, end in zip(new, bounds, strict=True):
-        old = [one for one in log.segments if base <= one.base_offset < max(end, base + 1)]
-        for kind in _FILES:
-            made = live / format_segment_file(base, kind, Transient.CLEANED)
-            made.unlink(missing_ok=True)
-            if (staged / format_segment_file(base, kind)).exists():
-                _bring(staged / format_segment_file(base, kind), made)
-        with partition.gate:
-            log.directory.sync()
-            cleaned = SealedSegment.open(log.directory, base, transient=Transient.CLEANED)
-            log.replace_segments([cleaned], old)
-    if partition.root is not None:
-        name = partition.topic_partition
-        known = partition.root.checkpoints[Checkpoint.CLEANED]
-        partition.root.write_checkpoint(Checkpoint.CLEANED, {**known, name: int(row["end_offset"])})
+class _Job:
+    """Runs the jobs of one compaction."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        staging: Path,
+        dedupe_bytes: int,
+        max_bytes_per_task: int | None,
+        report: Callable[[int, int], None] | None,
+    ) -> None:
+        self._spark = spark
+        self._staging = staging
+        self._dedupe_bytes = dedupe_bytes
+        self._most = max_bytes_per_task
+        self._report = report
+        self._lock = threading.Lock()
+        self._done = self._total = 0
+
+    def run(self, chosen: Sequence[_Chosen]) -> list[dict[str, Any]]:
+        """Compact them all; a row each, in their order."""
+        total = sum(one.size for one in chosen)
+        share = self._most or max(_MIN_SHARE_BYTES, total // parallelism(self._spark))
+        whole = [one for one in chosen if one.size <= share]
+        large = [one for one in chosen if one.size > share]
+        self._total = total + sum(one.size for one in large)
+        rows = self._compact_whole(whole)
+        if large:
+            part = self._most or share_bytes(self._spark, sum(one.size for one in large))
+            with ThreadPoolExecutor(min(len(large), _MOST_AT_ONCE)) as threads:
+                rows += threads.map(lambda one: self._compact_large(one, part), large)
+        return sorted(rows, key=lambda row: (row["topic"], row["partition"]))
+
+    def _compact_whole(self, chosen: Sequence[_Chosen]) -> list[dict[str, Any]]:
+        splits = [one.whole() for one in chosen]
+        share = min(self._most or _MIN_SHARE_BYTES, share_bytes(self._spark, sum(one.size for one in splits)))
+        work = WholeWork(str(self._staging), self._dedupe_bytes, _LOAD_FACTOR)
+        answers: list[list[WholeDone]] = self._tasks(work, pack(splits, share))
+        rows = []
+        for one, done in zip(chosen, (done for answer in answers for done in answer), strict=True):
+            put_in_place(one.partition, Path(done.staged))
+            self._checkpoint(one.partition, done.report.end_offset)
+            rows.append(one.row(done.report))
+        return rows
+
+    def _compact_large(self, one: _Chosen, share: int) -> dict[str, Any]:
+        log = one.partition.log
+        passes = DistributedPasses(
+            self._tasks,
+            self._staging / str(one.partition.topic_partition),
+            share_bytes=share,
+            dedupe_bytes=self._dedupe_bytes,
+            load_factor=_LOAD_FACTOR,
+            gate=one.partition.gate,
+        )
+        report = splitting(
+            log,
+            lambda: clean_by(
+                log,
+                passes,
+                first_dirty_offset=one.plan.first_dirty_offset,
+                upper_bound=one.plan.first_uncleanable_offset,
+                now_ms=one.now_ms,
+                checkpoint=lambda end: self._checkpoint(one.partition, end),
+            ),
+        )
+        return one.row(report)
+
+    def _checkpoint(self, partition: Partition, end_offset: int) -> None:
+        root, name = partition.root, partition.topic_partition
+        if root is not None:
+            with self._lock:
+                known = root.checkpoints[Checkpoint.CLEANED]
+                root.write_checkpoint(Checkpoint.CLEANED, {**known, name: end_offset})
+
+    def _tasks(self, work: Callable[[int, Any], Any], splits: Sequence[Any]) -> list[Any]:
+        """What tasks answer for each split, in order."""
+        before = 0
+
+        def tell(done: int, _: int) -> None:
+            nonlocal before
+            with self._lock:
+                self._done += done - before
+                before = done
+            if self._report is not None:
+                self._report(min(self._done, self._total), self._total)
+
+        report = None if self._report is None else tell
+        rows = run_job(self._spark, _Answering(work), splits, _ANSWERS, report)
+        answers = {row["number"]: row["answer"] for row in rows}
+        if len(rows) != len(splits) or len(answers) != len(splits):
+            raise DataLossError(f"Spark answered {len(rows)} times for {len(splits)} splits")
+        return [pickle.loads(answers[number]) for number in range(len(splits))]
 
 
-def _is_same(one: Path, two: Path) -> bool:
-    return two.exists() and one.samefile(two)
+@dataclass(frozen=True, slots=True)
+class _Answering:
+    """A work whose answers are objects of ours, pickled."""
 
+    work: Callable[[int, Any], Any]
 
-def _row_of(store: Store, split: CompactSplit) -> dict[str, Any]:
-    log = store.partition(split.partition.topic, split.partition.partition).log
-    return {
-        "topic": split.partition.topic,
-        "partition": split.partition.partition,
-        "first_dirty_offset": split.first_dirty_offset,
-        "end_offset": split.upper_bound,
-        "segments_before": len(log.segments),
-        "bytes_before": log.size,
-    }
-
-
-def _frame(spark: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:
-    kept = [{name: row.get(name) for name in COMPACT_SCHEMA.names} for row in rows]
-    kept.sort(key=lambda row: (row["topic"], row["partition"]))
-    return report_frame(spark, kept, COMPACT_SCHEMA)
+    def __call__(self, number: int, split: Any) -> list[dict[str, Any]]:
+        """The answer in a row."""
+        return [{"number": number, "answer": pickle.dumps(self.work(number, split))}]
