@@ -1,10 +1,12 @@
 """`ingest`: anything that Spark reads -> topics, resumable and exactly once.
 
-Files (Parquet, JSON, CSV, ORC, text) and Kafka, through Spark's own connector, are read as a stream that
-ends where the source ends now: Spark's checkpoint beside the root remembers what was taken, the journal in
-the root which batch was published. So a run that was killed is finished by the next one, and a later run
-takes what is new.
-A DataFrame is one batch, under a name of its own: written again under the same name it adds nothing.
+    files       Parquet, JSON, CSV, ORC, text, ...: in batches, by a ledger beside the root (`file_ingesting`)
+    streams     Kafka through Spark's own connector, and what else `readStream` knows: up to where the source
+                ends now; Spark's checkpoint beside the root remembers what was taken
+    DataFrames  one batch, under a name of its own: written again under the same name it adds nothing
+
+The journal in the root says which batches were published. So a run that was killed is finished by the next
+one, and a later run takes what is new.
 """
 
 from __future__ import annotations
@@ -12,7 +14,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,10 @@ import pyarrow as pa
 from tidelog.errors import InvalidInputError
 from tidelog.scanning.partitions import list_partitions
 from tidelog.scanning.stability import log_end_offset
+from tidelog.spark.file_ingesting import FileIngest, is_file_source
+from tidelog.spark.ingest_records import Columns, FileSource, records_of
 from tidelog.spark.jobs import ours, report_frame
+from tidelog.spark.ledger import is_ledger
 from tidelog.spark.sink import check_columns
 from tidelog.spark.sink_options import SinkOptions
 from tidelog.storage.names import CLUSTER_METADATA_TOPIC
@@ -43,35 +47,11 @@ INGEST_SCHEMA = pa.schema(
 )
 """A row for each partition that was written to."""
 
-_CHECKPOINTS = ".tidelog-ingest"
+_PROGRESS = ".tidelog-ingest"
 _FILES_AT_A_TIME = 1000
 _NO_FORMAT = "DATA_SOURCE_NOT_FOUND"
 _LARGE_BATCHES = {"spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1)}
 """Without it, Spark looks at every row's size again for each row where a column of lists is null."""
-
-
-@dataclass(frozen=True, slots=True)
-class FileSource:
-    """What `spark.readStream` can read: a format, where, and its options."""
-
-    format: str
-    path: str | None = None
-    options: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """SQL expressions over the source's columns that make a record; None for a column of that name, if any.
-
-    Without a column or an expression for `value`, it is all columns as JSON.
-    """
-
-    value: str | None = None
-    key: str | None = None
-    timestamp: str | None = None
-    topic: str | None = None
-    partition: str | None = None
-    headers: str | None = None
 
 
 def ingest(
@@ -99,11 +79,15 @@ def ingest(
     chosen = columns or Columns()
     try:
         with _settings(spark):
-            if isinstance(source, (FileSource, tuple)):
-                files = source if isinstance(source, FileSource) else FileSource(*source)
-                _ingest_stream(spark, files, chosen, sink, name, files_at_a_time)
-            else:
+            if not isinstance(source, (FileSource, tuple)):
                 _ingest_frame(source, chosen, sink, name)
+            else:
+                files = source if isinstance(source, FileSource) else FileSource(*source)
+                progress = _progress(files, sink, name)
+                if is_file_source(files):
+                    FileIngest(spark, files, chosen, sink, progress).run(files_at_a_time)
+                else:
+                    _ingest_stream(spark, files, chosen, sink, progress)
     except Exception as error:
         raise _told(error) from error
     after = _ends(parsed)
@@ -129,7 +113,7 @@ def preview(
     SinkOptions.parse(sink if topic is None else {**sink, "topic": topic})
     reader = spark.read.format(source.format).options(**source.options)
     try:
-        records = _records(reader.load(source.path), columns or Columns())
+        records = records_of(reader.load(source.path), columns or Columns())
     except Exception as error:
         raise _told(error) from error
     check_columns(records.schema, topic is not None)
@@ -150,30 +134,21 @@ def _told(error: Exception) -> Exception:
 
 
 def _ingest_frame(frame: DataFrame, columns: Columns, sink: Mapping[str, str], name: str | None) -> None:
-    writer = _records(frame, columns).write.format("tidelog").mode("append").options(**sink)
+    writer = records_of(frame, columns).write.format("tidelog").mode("append").options(**sink)
     if name is not None:
         writer = writer.option("writeId", f"ingest {name}")
     writer.save()
 
 
 def _ingest_stream(
-    spark: SparkSession,
-    source: FileSource,
-    columns: Columns,
-    sink: Mapping[str, str],
-    name: str | None,
-    files_at_a_time: int,
+    spark: SparkSession, source: FileSource, columns: Columns, sink: Mapping[str, str], checkpoint: Path
 ) -> None:
-    checkpoint = _checkpoint(source, sink, name)
+    if is_ledger(checkpoint):
+        raise InvalidInputError(f"{checkpoint} is that of an ingest of files: take another name")
     reader = spark.readStream.format(source.format).options(**source.options)
-    if source.path is not None and "schema" not in source.options:
-        whole = spark.read.format(source.format).options(**source.options).load(source.path)
-        reader = reader.schema(whole.schema)
-    if source.format != "kafka":
-        reader = reader.option("maxFilesPerTrigger", files_at_a_time)
     stream = reader.load() if source.path is None else reader.load(source.path)
     query = (
-        _records(stream, columns)
+        records_of(stream, columns)
         .writeStream.format("tidelog")
         .options(**sink)
         .option("checkpointLocation", str(checkpoint))
@@ -186,38 +161,14 @@ def _ingest_stream(
         query.stop()
 
 
-def _checkpoint(source: FileSource, sink: Mapping[str, str], name: str | None) -> Path:
-    """Where Spark remembers what was taken: beside the root, under the ingest's name."""
+def _progress(source: FileSource, sink: Mapping[str, str], name: str | None) -> Path:
+    """Where it is remembered what was taken: beside the root, under the ingest's name."""
     if name is None:
         where = json.dumps([source.format, source.path, sorted(source.options.items())])
         name = f"{sink.get('topic', 'topics')}-{hashlib.sha256(where.encode()).hexdigest()[:12]}"
     if "/" in name or name in ("", ".", ".."):
         raise InvalidInputError(f"{name!r} is no name for an ingest: it names a directory")
-    return Path(sink["path"]).absolute().parent / _CHECKPOINTS / name
-
-
-def _records(frame: DataFrame, columns: Columns) -> DataFrame:
-    """The columns of a record."""
-    from pyspark.sql import functions as sql
-
-    there = set(frame.columns)
-    made = []
-    for column in ("key", "value", "timestamp", "topic", "partition", "headers"):
-        wanted = getattr(columns, column)
-        if wanted is not None:
-            made.append(sql.expr(wanted).alias(column))
-        elif column in there:
-            made.append(sql.col(column))
-        elif column == "value":
-            made.append(sql.to_json(sql.struct(*(f"`{each}`" for each in frame.columns))).alias("value"))
-    found = frame.select(*made)
-    types = dict(found.dtypes)
-    for column in ("key", "value"):
-        if types.get(column, "string") not in ("string", "binary"):
-            found = found.withColumn(column, sql.col(column).cast("string"))
-    if types.get("partition", "int") != "int":
-        found = found.withColumn("partition", sql.col("partition").cast("int"))
-    return found
+    return Path(sink["path"]).absolute().parent / _PROGRESS / name
 
 
 class _settings:

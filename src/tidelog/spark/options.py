@@ -44,7 +44,7 @@ __all__ = [
     "refuse_slips",
 ]
 
-DEFAULT_MAX_BYTES_PER_PARTITION = 64 << 20
+DEFAULT_MAX_BYTES_PER_PARTITION = 128 << 20
 LATEST_OFFSET, EARLIEST_OFFSET = -1, -2
 """The connector's numbers for these in a JSON of offsets."""
 
@@ -81,7 +81,7 @@ _WITHOUT_MEANING = (
     "fetchOffset.retryIntervalMs",
 )
 SINK_NAMES = (
-    *("path", "topic", "partitions", "writeId", "staging", "lockTimeout", "serverProperties"),
+    *("path", "topic", "partitions", "writeId", "writeBatch", "staging", "lockTimeout", "serverProperties"),
     "kafka.compression.type",
 )
 """The options of a write (`sink_options`). Reading passes over them: a session may set them for both."""
@@ -310,6 +310,10 @@ class OptionReader:
     def count(self, name: str) -> int | None:
         """A number of at least 1; None where it was not given."""
         return self._read(name, lambda text: _whole(text, "a number", 1))
+
+    def number(self, name: str) -> int | None:
+        """A number of at least 0; None where it was not given."""
+        return self._read(name, lambda text: _whole(text, "a number", 0))
 
     def delay(self, name: str, default: str) -> int:
         """A time in ms."""

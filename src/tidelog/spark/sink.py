@@ -6,14 +6,13 @@
                             in the order of the tasks (`manager.publishing`); or, if it fails,
     abort                   the staged files go
 
-A streaming batch is known by its query's id and its number, a batch write by the option `writeId`: what was
-published is not published again.
+A streaming batch is known by its query's id and its number, a batch write by the options `writeId` and
+`writeBatch`: what was published is not published again.
 """
 
 from __future__ import annotations
 
 import shutil
-import time
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -28,16 +27,10 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from tidelog.config import LogConfig
 from tidelog.errors import InvalidInputError
-from tidelog.manager.publishing.committing import Published, Write, publish, sweep_staging
-from tidelog.manager.publishing.existing import TopicFacts, existing_topics
-from tidelog.manager.publishing.staging import TaskStaging
-from tidelog.manager.publishing.waiting import await_free, open_waiting
-from tidelog.spark.partitioner import TopicPlan
 from tidelog.spark.shipping import Shipped
 from tidelog.spark.sink_options import SinkOptions
-from tidelog.spark.staging import Stager
+from tidelog.spark.writing import Writing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -85,46 +78,16 @@ class _Sink(Shipped):
 
     def __init__(self, options: SinkOptions, schema: StructType, overwrite: bool) -> None:
         check_columns(schema, options.topic is not None)
-        await_free(options.roots, wait_ms=options.lock_timeout_ms)
-        self._options = options
-        self._overwrite = overwrite
-        defaults = options.broker.topic_defaults
-        self._plan = TopicPlan(
-            existing_topics(options.roots, defaults),
-            TopicFacts(
-                options.partitions or options.broker.num_partitions,
-                LogConfig.from_properties(options.config, defaults),
-            ),
-            options.partitions,
-        )
-        self._topics: dict[str, int] = {}
-        if options.topic is not None:
-            self._topics[options.topic] = self._plan.facts(options.topic).partitions
+        self._writing = Writing(options, overwrite=overwrite)
 
     def _stage(self, batches: Iterator[pa.RecordBatch], directory: str, query: str, batch: int) -> StagedTask:
-        options = self._options
         context = TaskContext.get()
-        task, attempt = (0, 0) if context is None else (context.partitionId(), context.taskAttemptId())
-        name = f"task-{task:06}-{attempt}"
-        staging = TaskStaging(directory, name)
-        Stager(staging, self._plan, options.codec, topic=options.topic, task=task).run(batches)
-        return StagedTask(task, name, directory, query, batch)
+        task = 0 if context is None else context.partitionId()
+        return StagedTask(task, self._writing.stage(batches, directory, task), directory, query, batch)
 
-    def _publish(self, messages: Sequence[Any], directory: str, query: str, batch: int) -> Published:
-        options = self._options
+    def _publish(self, messages: Sequence[Any], directory: str, query: str, batch: int) -> None:
         tasks = sorted((one for one in messages if isinstance(one, StagedTask)), key=lambda one: one.task)
-        write = Write(
-            directory,
-            tuple(one.name for one in tasks),
-            query,
-            batch,
-            options.config,
-            self._overwrite,
-            self._topics,
-        )
-        with open_waiting(options.roots, wait_ms=options.lock_timeout_ms, config=options.broker) as store:
-            sweep_staging(options.staging, time.time_ns() // 1_000_000)
-            return publish(store, write)
+        self._writing.publish([one.name for one in tasks], directory, query, batch)
 
 
 class BatchSink(_Sink, DataSourceArrowWriter):
@@ -136,11 +99,13 @@ class BatchSink(_Sink, DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedTask:
         """Stage the rows of a task."""
-        return self._stage(iterator, self._directory, self._options.write_id, 0)
+        options = self._writing.options
+        return self._stage(iterator, self._directory, options.write_id, options.write_batch)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Publish what the tasks have staged."""
-        self._publish(messages, self._directory, self._options.write_id, 0)
+        options = self._writing.options
+        self._publish(messages, self._directory, options.write_id, options.write_batch)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Remove what the tasks have staged."""
@@ -158,7 +123,7 @@ class StreamSink(_Sink, DataSourceStreamArrowWriter):
         if query is None or batch is None:
             raise InvalidInputError("Spark does not tell which query this is: it cannot be written just once")
         # Another run of the query must not touch the files of a batch that is being published.
-        directory = f"{self._options.staging}/{query}-{batch}-{told[_RUN] or 'run'}"
+        directory = f"{self._writing.options.staging}/{query}-{batch}-{told[_RUN] or 'run'}"
         return self._stage(iterator, directory, query, int(batch))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
@@ -166,7 +131,7 @@ class StreamSink(_Sink, DataSourceStreamArrowWriter):
         first = next((one for one in messages if isinstance(one, StagedTask)), None)
         if first is not None:
             self._publish(messages, first.directory, first.query, first.batch)
-            for left in Path(self._options.staging).glob(f"{first.query}-*"):  # of earlier runs
+            for left in Path(self._writing.options.staging).glob(f"{first.query}-*"):  # of earlier runs
                 shutil.rmtree(left, ignore_errors=True)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:

@@ -6,6 +6,8 @@
     partitions              how many partitions a topic is made with; else the broker's num.partitions
     <a topic config>        of topics that are made, under Kafka's keys: retention.ms, cleanup.policy, ...
     writeId                 a name for this write: written again under the same name, it adds nothing
+    writeBatch              a number, for several writes under one name: one that is not above the last that
+                            was written adds nothing; else 0
     staging                 where data is staged; else beside the root, in .tidelog-staging-<its name>
     lockTimeout             how long to wait for a root that another one has; else 30s
     serverProperties        the broker's configuration, whose defaults topics inherit
@@ -44,6 +46,7 @@ class SinkOptions:
     config: Mapping[str, str] = field(default_factory=dict)
     codec: Codec = Codec.NONE
     write_id: str = ""
+    write_batch: int = 0
     lock_timeout_ms: int = 30_000
     broker: BrokerConfig = field(default_factory=BrokerConfig)
 
@@ -79,6 +82,7 @@ class SinkOptions:
                 given.choice("kafka.compression.type", tuple(codec.label for codec in Codec), "none")
             ),
             write_id=given.text("writeId") or "",
+            write_batch=given.number("writeBatch") or 0,
             lock_timeout_ms=given.delay("lockTimeout", _LOCK_TIMEOUT),
             broker=broker,
         )

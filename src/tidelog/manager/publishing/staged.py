@@ -41,7 +41,7 @@ _FACTS = (
 )
 """What a manifest says of a piece, after topic, partition and file: whole numbers."""
 _SAME = (0, 1, 5, 6, 12, 13)
-"""Columns of a table that tell a batch from all others: position, size, magic, attributes, count, checksum."""
+"""Columns of a table that tell a batch from others: position, size, magic, attributes, count, checksum."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,168 @@
+"""Files into topics, by a ledger of batches (`ledger`).
+
+1. What a writer before us left unfinished in the root is finished: then its journal says what was published.
+2. Batches of the ledger that the root does not have are taken first, each with just the files it was given.
+3. Spark lists the source's files. Those that are in no batch make new ones, so many at a time.
+4. Each batch is written down, staged by tasks, and published under the ledger's id and its number.
+
+Where they can, tasks read the files by themselves (`loading`); where not, Spark reads them, and the sink does
+the rest. What is written is the same.
+"""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidelog.errors import InvalidInputError
+from tidelog.manager.publishing.waiting import await_free, open_waiting
+from tidelog.spark.ingest_records import RECORD_COLUMNS, Columns, FileSource, records_of
+from tidelog.spark.jobs import pack, run_job, share_bytes
+from tidelog.spark.ledger import Ledger, SourceFile, is_ledger
+from tidelog.spark.loading import LOADED_SCHEMA, LoadPlan, LoadWork, plan_load
+from tidelog.spark.sink_options import SinkOptions
+from tidelog.spark.writing import Writing
+from tidelog.storage import LOCAL
+from tidelog.storage.write_journal import WriteJournal, read_journal
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["FileIngest", "is_file_source"]
+
+_FILE_FORMATS = frozenset({"avro", "binaryfile", "csv", "json", "orc", "parquet", "text", "xml"})
+_LISTING_OPTIONS = frozenset(
+    {"pathglobfilter", "recursivefilelookup", "modifiedbefore", "modifiedafter", "timezone", "basepath"}
+)
+_LENIENT = ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles")
+
+
+def is_file_source(source: FileSource) -> bool:
+    """Whether a source is files, which can be listed."""
+    return source.path is not None and source.format.lower() in _FILE_FORMATS
+
+
+class FileIngest:
+    """One run of an ingest of files."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        source: FileSource,
+        columns: Columns,
+        sink: Mapping[str, str],
+        progress: Path,
+    ) -> None:
+        """`sink` has the options of the sink; `progress` is the ledger's directory."""
+        if LOCAL.exists(progress) and LOCAL.list(progress) and not is_ledger(progress):
+            raise InvalidInputError(f"{progress} is that of a stream: take another name")
+        self._spark = spark
+        self._source = source
+        self._path = source.path or ""
+        self._columns = columns
+        self._sink = sink
+        self._options = SinkOptions.parse(sink)
+        self._ledger = Ledger(progress)
+
+    def run(self, files_at_a_time: int) -> None:
+        """Take what is there and was not taken."""
+        there = self._list()
+        ledger = self._ledger
+        if not there and not ledger.batches:
+            self._frame()  # Spark says what is wrong with a source without files, or nothing
+        journal = self._settled()
+        for number, files in enumerate(ledger.batches):
+            if not journal.has(ledger.query, number):
+                self._check_there(number, files, there)
+                self._take(number, files)
+        fresh = ledger.fresh(there)
+        for start in range(0, len(fresh), files_at_a_time):
+            files = tuple(fresh[start : start + files_at_a_time])
+            self._take(ledger.add(files), files)
+
+    def _list(self) -> list[SourceFile]:
+        """The files as Spark lists them: globs, hidden files and directories as everywhere in Spark."""
+        told = {key: value for key, value in self._source.options.items() if key.lower() in _LISTING_OPTIONS}
+        listed = self._spark.read.format("binaryFile").options(**told).load(self._path)
+        facts = listed.selectExpr(
+            "_metadata.file_path", "_metadata.file_size", "unix_millis(_metadata.file_modification_time)"
+        )
+        return [SourceFile(str(path), int(size), int(mtime)) for path, size, mtime in facts.collect()]
+
+    def _settled(self) -> WriteJournal:
+        """The root's journal, when nothing is pending in it."""
+        options = self._options
+        await_free(options.roots, wait_ms=options.lock_timeout_ms)
+        root = options.roots[0]
+        if not LOCAL.exists(root):
+            return WriteJournal()
+        journal = read_journal(LOCAL, root)
+        if journal.pending is None:
+            return journal
+        open_waiting(options.roots, wait_ms=options.lock_timeout_ms, config=options.broker).close()
+        return read_journal(LOCAL, root)
+
+    def _check_there(self, number: int, files: Sequence[SourceFile], there: Sequence[SourceFile]) -> None:
+        """Refuse a batch whose files are not what they were: which rows it has must not change."""
+        known = set(there)
+        for one in files:
+            if one not in known:
+                raise InvalidInputError(
+                    f"{one.path} was changed or removed after an ingest had begun to take it. Nothing of its "
+                    f"batch was published: remove {self._ledger.file(number)}, and its files are listed anew"
+                )
+
+    def _take(self, number: int, files: Sequence[SourceFile]) -> None:
+        """Stage and publish a batch."""
+        plan = self._plan(files)
+        if plan is None:
+            self._write(number, files)
+        else:
+            self._load(number, plan)
+        for left in Path(self._options.staging).glob(f"{self._staging_name}-*"):  # of runs that were killed
+            shutil.rmtree(left, ignore_errors=True)
+
+    @property
+    def _staging_name(self) -> str:
+        return self._ledger.query.replace(" ", "-")
+
+    def _plan(self, files: Sequence[SourceFile]) -> LoadPlan | None:
+        source = self._source
+        if source.format.lower() != "parquet":
+            return None
+        if any(self._spark.conf.get(name, "false") == "true" for name in _LENIENT):
+            return None
+        columns = {name: getattr(self._columns, name) for name in RECORD_COLUMNS}
+        plan = plan_load(self._path, source.options, columns, files)
+        if plan is None or (self._options.topic is None and "topic" not in dict(plan.columns)):
+            return None
+        return plan
+
+    def _load(self, number: int, plan: LoadPlan) -> None:
+        """Have tasks read the files by themselves, and publish here."""
+        writing = Writing(self._options)
+        directory = f"{self._options.staging}/{self._staging_name}-{number}-{uuid.uuid4().hex}"
+        splits = pack(plan.groups, share_bytes(self._spark, plan.size))
+        try:
+            work = LoadWork(writing, directory, plan.columns)
+            staged = run_job(self._spark, work, splits, LOADED_SCHEMA)
+            staged.sort(key=lambda row: int(row["task"]))
+            writing.publish([row["manifest"] for row in staged], directory, self._ledger.query, number)
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+
+    def _write(self, number: int, files: Sequence[SourceFile]) -> None:
+        """Have Spark read the files, and the sink write them."""
+        from pyspark.sql import functions as sql
+
+        frame = self._frame()
+        mine = frame.where(sql.col("_metadata.file_path").isin([one.path for one in files]))
+        writer = records_of(mine, self._columns).write.format("tidelog").mode("append").options(**self._sink)
+        writer.option("writeId", self._ledger.query).option("writeBatch", number).save()
+
+    def _frame(self) -> DataFrame:
+        source = self._source
+        return self._spark.read.format(source.format).options(**source.options).load(self._path)
