@@ -94,20 +94,22 @@ def replace_segments(state: LogState, new: Sequence[SealedSegment], old: Sequenc
     """Put `new`, complete as `.cleaned` files, in the place of `old`.
 
     Of `old`, the oldest may have been deleted since the caller looked (by retention): the rest is replaced.
-    Where all were, there is nothing to replace, and the new ones go.
+    Where all were, there is nothing to replace, and the new ones go. They go too where others cannot be
+    replaced, because they were cut off or are being written.
     """
     segments = state.view.segments
     present = [segment for segment in old if segment.base_offset >= segments.first.base_offset]
     missing = [segment.base_offset for segment in present if segments.at(segment.base_offset) is not segment]
-    if missing or any(isinstance(segment, ActiveSegment) for segment in present):
+    added = sorted(new, key=lambda segment: segment.base_offset)
+    refused = missing or any(isinstance(segment, ActiveSegment) for segment in present)
+    if refused or (old and not present):
+        for segment in added:
+            segment.delete()
+        if not refused:
+            return
         raise InvalidInputError(
             f"segments {missing or 'being written'} of {state.directory.path} cannot be replaced"
         )
-    added = sorted(new, key=lambda segment: segment.base_offset)
-    if old and not present:
-        for segment in added:
-            segment.delete()
-        return
 
     def retire() -> None:
         state.publish(segments.replaced(present, added), state.view.offsets)

@@ -238,6 +238,11 @@ class Log(LogReader):
         """Return when everything is on the disk; without `active`, all but the active segment."""
         flushing.flush(self._state, active=active)
 
+    @property
+    def truncations(self) -> int:
+        """How often it was truncated: who is at work on its segments sees that they may be gone."""
+        return self._state.truncations
+
     def truncate_to(self, offset: int) -> bool:
         """Remove everything at or after `offset`; whether there was anything."""
         with self._state.lock:

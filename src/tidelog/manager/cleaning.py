@@ -8,8 +8,9 @@ A turn (`clean_filthiest`), as Kafka's cleaner thread takes one:
 3. Retention is applied to the compacted logs: this thread is the one that may touch their old segments.
 
 A log that cannot be cleaned is marked, reported and left alone from then on; the others go on. Cleaning is
-told to stop (`cleaner_states`) before a partition is deleted or moved, when its configuration changes, and
-when the store is closed. Nothing here holds a lock that appends or reads take.
+told to stop (`cleaner_states`) before a partition is deleted, moved or truncated, when its configuration
+changes, and when the store is closed; a log that is truncated without that stops it too, and is cleaned at
+another turn. Nothing here holds a lock that appends or reads take.
 """
 
 from __future__ import annotations
@@ -167,6 +168,13 @@ class Cleaning:
         self._write_or_go_offline(target, partition, offset)
         self._write_or_go_offline(source, partition, None)
 
+    def truncated(self, partition: Partition) -> None:
+        """A log was truncated: it is clean up to its active segment at most, whatever it grows to."""
+        root, name = partition.root, partition.topic_partition
+        end = partition.log.segments.last.base_offset
+        if root is not None and root.checkpoints[Checkpoint.CLEANED].get(name, 0) > end:
+            self._write_or_go_offline(root, name, end)
+
     def is_cleaning(self, partition: TopicPartition) -> bool:
         """Whether a partition is being cleaned, or its old segments deleted, now."""
         return self._states.is_working(partition)
@@ -253,29 +261,37 @@ class Cleaning:
         return report
 
     def _attempt(self, partition: Partition, due_only: bool) -> CleanReport | None:
+        log = self._compacted(partition)
+        if log is None:
+            return None
+        truncations = log.truncations
         try:
-            log = self._compacted(partition)
-            plan = None if log is None else self._plan(partition, log)
-            if log is None or plan is None or not (plan.is_due if due_only else plan.cleanable_bytes):
+            plan = self._plan(partition, log)
+            if plan is None or not (plan.is_due if due_only else plan.cleanable_bytes):
                 return None
-            return self._run(partition, log, plan)
+            return self._run(partition, log, plan, truncations)
         except CleaningAbortedError as error:
             _logger.info("%s", error)
-        except (LogClosedError, LogOfflineError) as error:
-            self._tell(LogFailed(partition.topic_partition, repr(partition), str(error)))
         except (TidelogError, OSError) as error:
-            self._mark(partition, error)
+            if log.truncations != truncations:
+                _logger.info("%s was truncated while it was cleaned: %s", partition.topic_partition, error)
+            elif isinstance(error, (LogClosedError, LogOfflineError)):
+                self._tell(LogFailed(partition.topic_partition, repr(partition), str(error)))
+            else:
+                self._mark(partition, error)
         return None
 
-    def _run(self, partition: Partition, log: Log, plan: LogToClean) -> CleanReport:
+    def _run(self, partition: Partition, log: Log, plan: LogToClean, truncations: int) -> CleanReport:
         root, name = partition.root, partition.topic_partition
         throttle = self._throttle
 
         def check() -> None:
             self._states.check(name)
+            if log.truncations != truncations:
+                raise CleaningAbortedError(f"{name} was truncated while it was cleaned")
 
         def checkpoint(end_offset: int) -> None:
-            if root is not None:
+            if root is not None and log.truncations == truncations:
                 self._write(root, name, end_offset)
 
         _logger.info("%s: cleaning [%d, %d)", name, plan.first_dirty_offset, plan.first_uncleanable_offset)

@@ -335,6 +335,20 @@ class Store:
                 self._delete_log(old)
                 self._maintenance.checkpoint()
 
+    def truncate_partition(self, topic: str, number: int, offset: int) -> bool:
+        """Remove a partition's records at or after an offset; whether there were any.
+
+        Rather than `Log.truncate_to`: the cleaner pauses, and what it has noted goes back with the log.
+        """
+        self._check_open()
+        partition = self.partition(topic, number)
+        with self._cleaning.paused(partition.topic_partition), partition.gate:
+            cut = partition.log.truncate_to(offset)
+            self._cleaning.truncated(partition)
+        if cut:
+            self._maintenance.checkpoint()
+        return cut
+
     @property
     def unfinished_moves(self) -> dict[TopicPartition, str]:
         """Partitions whose move a crash has cut short, and the root that they were moving to."""

@@ -119,7 +119,7 @@ class FaultyFileSystem:
         """How many calls there have been."""
         self.faults = 0
         """How many of them failed."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a rule may use the file system itself
 
     def before(
         self, operation: str, path: StrPath, position: int = 0, size: int = 0, length: int = 0
