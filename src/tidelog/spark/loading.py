@@ -33,8 +33,8 @@ __all__ = ["LOADED_SCHEMA", "LoadPlan", "LoadWork", "RowGroup", "local_file", "p
 LOADED_SCHEMA = pa.schema([pa.field("task", pa.int64()), pa.field("manifest", pa.string())])
 """What a task reports."""
 
-_BATCH_BYTES = 8 << 20
-_BATCH_ROWS = 1 << 16
+_BATCH_BYTES = 4 << 20
+_BATCH_ROWS = 1 << 15
 _PLAIN_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _LITERALS = frozenset({"null", "true", "false"})
 _HARMLESS_OPTIONS = frozenset({"pathglobfilter", "recursivefilelookup", "modifiedbefore", "modifiedafter"})

@@ -28,6 +28,7 @@ __all__ = ["Partitioner", "TopicPlan", "hash_keys"]
 Int64s = npt.NDArray[np.int64]
 
 _POSITIVE = np.uint32(0x7FFFFFFF)
+_FEW_GROUPS = 1 << 16
 _NOTHING = np.zeros(1, dtype=np.uint8)
 
 
@@ -74,15 +75,13 @@ class Partitioner:
         """The rows of each partition, in their order."""
         if not batch.num_rows:
             return
-        codes, topics = self._topics(batch)
-        counts = np.array([self._plan.facts(topic).partitions for topic in topics], dtype=np.int64)
-        partitions = self._partitions(batch, topics, codes, counts)
-        width = int(counts.max())
-        groups = codes * width + partitions
+        groups, topics, width = self._groups(batch)
         first = int(groups[0])
         if (groups == first).all():
             yield TopicPartition(topics[first // width], first % width), batch
             return
+        if len(topics) * width <= _FEW_GROUPS:
+            groups = groups.astype(np.uint16)  # these are sorted by counting
         order = np.argsort(groups, kind="stable")
         ordered = groups[order]
         starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
@@ -90,6 +89,18 @@ class Partitioner:
         for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(order)], strict=True):
             group = int(ordered[start])
             yield TopicPartition(topics[group // width], group % width), rows.slice(start, end - start)
+
+    def _groups(self, batch: pa.RecordBatch) -> tuple[npt.NDArray[np.integer], list[str], int]:
+        """For each row its topic's number, times the width, plus its partition; the topics; the width."""
+        if self._topic is not None and "partition" not in batch.schema.names and "key" in batch.schema.names:
+            keys = batch.column("key")
+            if not keys.null_count:  # what most writes are
+                count = self._plan.facts(self._topic).partitions
+                return (hash_keys(keys) & _POSITIVE) % np.uint32(count), [self._topic], count
+        codes, topics = self._topics(batch)
+        counts = np.array([self._plan.facts(topic).partitions for topic in topics], dtype=np.int64)
+        width = int(counts.max())
+        return codes * width + self._partitions(batch, topics, codes, counts), topics, width
 
     def _topics(self, batch: pa.RecordBatch) -> tuple[Int64s, list[str]]:
         """A number for each row's topic, and the topics by number."""
@@ -139,7 +150,7 @@ def _nulls(array: pa.Array) -> npt.NDArray[np.bool_]:
 
 def hash_keys(keys: pa.Array) -> npt.NDArray[np.uint32]:
     """Kafka's murmur2 of each key; of a null, that of no bytes."""
-    wide = keys.cast(pa.binary()).cast(pa.large_binary())
+    wide = keys.cast(pa.large_binary())
     out = np.empty(len(wide), dtype=np.uint32)
     if not len(wide):
         return out
