@@ -5,6 +5,7 @@ ingest     Parquet files of keys and 100 B values into four partitions: ours int
 commit     publishing full segments that tasks have staged: four times the bytes in as many batches. What
            the commit takes is to follow the batches, not the bytes
 compact    four partitions on local[2], against the local command's one thread; elapsed time in any case
+compact-one  the same with one partition of as many bytes, whose passes are done by eight tasks each
 """
 
 from __future__ import annotations
@@ -42,18 +43,23 @@ INGEST_BAR = 3.0
 COMMIT_BAR = 0.5
 """Four times the bytes may take twice as long: pages, not batches, are what a sync writes."""
 COMPACT_BAR = 1.5
+COMPACT_ONE_BAR = 1.2
+"""A map of keys has to be merged between the passes, by one task; a round is three jobs."""
 
 _PARTITIONS = 4
 _VALUE_BYTES = 100
 _NOW = 1_750_000_000_000
 _KEYS = 50_000
+_PARTS = 8
 
 
 def rows(bench: Bench) -> Iterator[Row]:
     """The group's rows, in order."""
     yield from _ingest(bench)
     yield from _commit(bench)
-    yield from _compact(bench)
+    megabytes = bench.effort.scale(50, 500)
+    yield from _compact(bench, "spark-write/compact", _PARTITIONS, megabytes, COMPACT_BAR)
+    yield from _compact(bench, "spark-write/compact-one", 1, _PARTITIONS * megabytes, COMPACT_ONE_BAR)
 
 
 # ---- ingest
@@ -141,14 +147,12 @@ def _publish(given: tuple[tidelog.Store, Write]) -> None:
 # ---- compact
 
 
-def _compact(bench: Bench) -> Iterator[Row]:
-    name = "spark-write/compact"
+def _compact(bench: Bench, name: str, partitions: int, megabytes: int, bar: float) -> Iterator[Row]:
     if not bench.selected(name):
         return
-    megabytes = bench.effort.scale(50, 500)
     root = bench.scratch / "compact-source"
-    bench.say(f"writing {_PARTITIONS} partitions of {megabytes} MB")
-    _keyed(root, megabytes)
+    bench.say(f"writing {partitions} partitions of {megabytes} MB")
+    _keyed(root, partitions, megabytes)
 
     @contextmanager
     def copied() -> Iterator[Path]:
@@ -163,21 +167,23 @@ def _compact(bench: Bench) -> Iterator[Row]:
             if done.error is not None:
                 raise RuntimeError(done.error)
 
-    total = _PARTITIONS * megabytes
+    total = partitions * megabytes
     one = best_seconds_on(copied, local, bench.effort.measure_s, time.perf_counter)
     job = {"name": name, "job": "compact", "path": str(root), "now_ms": _NOW}
     job |= {"target": str(bench.scratch / "compact-target")}
+    if partitions == 1:
+        job["max_bytes_per_task"] = megabytes * 1_000_000 // _PARTS
     two = run_jobs(bench, SETTINGS, [job], repeat=2)[name]["seconds"]
     shutil.rmtree(root)
-    yield Row(name, "MB/s", total / two, "one thread", total / one, COMPACT_BAR)
+    yield Row(name, "MB/s", total / two, "one thread", total / one, bar)
 
 
-def _keyed(root: Path, megabytes: int) -> None:
+def _keyed(root: Path, partitions: int, megabytes: int) -> None:
     """Partitions with many versions of each key."""
     dice = np.random.default_rng(7)
     config = {"cleanup.policy": "compact", "segment.bytes": str(64 << 20), "retention.ms": "-1"}
     with tidelog.open(root) as store:
-        store.create_topic("events", _PARTITIONS, config)
+        store.create_topic("events", partitions, config)
         for partition in store:
             while partition.log.size < megabytes * 1_000_000:
                 keys = dice.integers(0, _KEYS, 20_000).astype("S20")

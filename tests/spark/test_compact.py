@@ -67,11 +67,11 @@ def same_files(one: Path, two: Path) -> bool:
     return True
 
 
-@pytest.mark.parametrize(("most", "dedupe_bytes"), [(None, 1 << 20), (1, 1 << 20), (9000, 24 * 50)], ids=str)
+@pytest.mark.parametrize(("most", "dedupe_bytes"), [(None, 1 << 20), (9000, 1 << 20), (20_000, 24 * 50)])
 def test_compaction_leaves_what_the_local_command_leaves(
     most: int | None, dedupe_bytes: int, spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Partitions whole, a segment a task, and parts of partitions whose keys take several rounds."""
+    """Partitions whole, in parts, and in parts when their keys take several rounds."""
     make_root(tmp_path / "local")
     shutil.copytree(tmp_path / "local", tmp_path / "spark")
     names = tuple(path.name for path in (tmp_path / "local").iterdir() if path.is_dir())
