@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import random
+import signal
 import subprocess
+import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,16 +19,20 @@ import pytest
 import tidelog
 import tidelog.spark
 from tests.cli.command import COMMAND
+from tests.manager.publishing import contents
 from tests.spark.conftest import Source, rows
 from tidelog.errors import InvalidInputError
 from tidelog.spark import Columns, FileSource
+from tidelog.spark.ledger import Ledger, SourceFile
+from tidelog.storage import LOCAL
+from tidelog.storage.write_journal import read_journal
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 def write_parquet(path: Path, start: int, count: int) -> None:
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     table = pa.table(
         {"id": range(start, start + count), "name": [f"n{i}" for i in range(start, start + count)]}
     )
@@ -49,6 +58,70 @@ def test_files_are_taken_once_and_new_ones_later(spark: SparkSession, source: So
     values = sorted((json.loads(row["value"]) for row in found), key=lambda value: value["id"])
     assert values == [{"id": i, "name": f"n{i}"} for i in range(250)]
     assert all(row["key"].decode() == str(json.loads(row["value"])["id"]) for row in found)
+
+
+def test_a_batch_that_was_begun_is_finished_with_its_files(
+    spark: SparkSession, source: Source, tmp_path: Path
+) -> None:
+    """As if a run had been killed behind its ledger; newer files come later."""
+    path = tmp_path / "in" / "a.parquet"
+    write_parquet(path, 0, 10)
+    write_parquet(tmp_path / "in" / "b.parquet", 10, 10)
+    columns = Columns(value="name")
+    files = FileSource("parquet", str(tmp_path / "in"))
+    begun = Ledger(tmp_path / ".tidelog-ingest" / "mine")
+    stat = path.stat()
+    begun.add([SourceFile(f"file:{path}", stat.st_size, stat.st_mtime_ns // 1_000_000)])
+
+    def run(into: str = "root") -> int:
+        report = tidelog.spark.ingest(
+            spark, files, tmp_path / into, topic="t", columns=columns, name="mine", files_at_a_time=1
+        )
+        return sum(row["records"] for row in report.toArrow().to_pylist())
+
+    assert run() == 20
+    assert [row["value"] for row in rows(source(tmp_path / "root"))] == [b"n%d" % i for i in range(20)]
+    journal = read_journal(LOCAL, tmp_path / "root")
+    assert journal.committed == {begun.query: 1}
+    assert run() == 0
+    assert run("another") == 20  # a root that has none of the batches gets them all
+    Ledger(tmp_path / ".tidelog-ingest" / "mine").add([SourceFile("file:/gone.parquet", 1, 2)])
+    with pytest.raises(InvalidInputError, match=r"gone.parquet was changed or removed.*batch-00000002"):
+        run()
+
+
+@pytest.mark.parametrize("format_name", ["json", "csv", "text"])
+def test_other_files_are_taken_once_too(
+    spark: SparkSession, source: Source, tmp_path: Path, format_name: str
+) -> None:
+    lines = {"json": '{{"value":"v{}"}}', "csv": "v{}", "text": "v{}"}[format_name]
+    (tmp_path / "in").mkdir()
+    found = []
+    for number in range(3):
+        (tmp_path / "in" / f"{number} 100%.x").write_text(f"{lines.format(number)}\n")
+        (tmp_path / "in" / "_hidden.x").write_text("hidden\n")
+        value = Columns(value="_c0") if format_name == "csv" else Columns()
+        report = tidelog.spark.ingest(
+            spark,
+            FileSource(format_name, str(tmp_path / "in" / "*.x")),
+            tmp_path / "root",
+            topic="t",
+            columns=value,
+        )
+        found.append(sum(row["records"] for row in report.toArrow().to_pylist()))
+    assert found == [1, 1, 1]
+    assert [row["value"] for row in rows(source(tmp_path / "root"))] == [b"v0", b"v1", b"v2"]
+
+
+def test_partition_columns_of_a_path_are_columns(spark: SparkSession, source: Source, tmp_path: Path) -> None:
+    for topic in ("one", "two"):
+        write_parquet(tmp_path / "in" / f"topic={topic}" / "a.parquet", 0, 3)
+    tidelog.spark.ingest(
+        spark, FileSource("parquet", str(tmp_path / "in")), tmp_path / "root", columns=Columns(value="name")
+    )
+    assert [(row["topic"], row["value"]) for row in rows(source(tmp_path / "root"))] == [
+        (topic, b"n%d" % i) for topic in ("one", "two") for i in range(3)
+    ]
 
 
 def test_a_frame_under_a_name_is_taken_once(spark: SparkSession, source: Source, tmp_path: Path) -> None:
@@ -88,7 +161,8 @@ def run_slowly(*args: str | Path) -> subprocess.CompletedProcess[str]:
 @pytest.mark.timeout(900)
 def test_the_command_says_what_it_wrote(tmp_path: Path) -> None:
     write_parquet(tmp_path / "in" / "a.parquet", 0, 100)
-    command = ["ingest", tmp_path / "in", tmp_path / "root", "--format", "parquet", "--topic", "t"]
+    command: list[str | Path] = ["ingest", tmp_path / "in", tmp_path / "root"]
+    command += ["--format", "parquet", "--topic", "t"]
     command += ["--key", "cast(id as string)", "--partitions", "2", "--spark", "local[1]", "--json"]
     tried = run_slowly(*command, "--dry-run")
     assert tried.returncode == 0, tried.stderr
@@ -99,3 +173,52 @@ def test_the_command_says_what_it_wrote(tmp_path: Path) -> None:
     assert sum(line["records"] for line in lines if "records" in line) == 100
     with tidelog.open(tmp_path / "root") as store:
         assert sum(partition.log_end_offset for partition in store) == 100
+
+
+KILLED = """
+import sys
+import tidelog.spark
+from tests.spark.conftest import SETTINGS
+from tidelog.spark import Columns, FileSource
+
+source, root, value = sys.argv[1:]
+spark = tidelog.spark.session("local[2]", config=SETTINGS)
+spark.sparkContext.setLogLevel("OFF")
+print("begin", flush=True)
+tidelog.spark.ingest(spark, FileSource("parquet", source), root, topic="t", name="x", files_at_a_time=1,
+                     columns=Columns(value=value), options={"partitions": 3})
+print("done", flush=True)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("value", ["name", "concat(name, '')"], ids=["by-tasks", "by-spark"])
+def test_an_ingest_killed_at_random_takes_every_row_once(tmp_path: Path, value: str) -> None:
+    """The whole family of processes at once, again and again, until a run gets through."""
+    files = 12
+    for number in range(files):
+        write_parquet(tmp_path / "in" / f"{number}.parquet", 1000 * number, 1000)
+    command = [sys.executable, "-c", KILLED, str(tmp_path / "in"), str(tmp_path / "root"), value]
+    dice = random.Random(value)
+    kills = 0
+    for wait_s in [*(dice.uniform(0.2, 3.0) for _ in range(8)), None]:
+        run = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        assert run.stdout is not None
+        try:
+            assert run.stdout.readline() == b"begin\n"
+            run.wait(wait_s if wait_s is not None else 300)
+        except subprocess.TimeoutExpired:
+            kills += 1
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(run.pid, signal.SIGKILL)
+            run.wait()
+    assert kills
+    assert run.returncode == 0
+    with tidelog.open(tmp_path / "root") as store:
+        found = [int(value[1:]) for values in contents(store).values() for value in values]
+    assert sorted(found) == list(range(1000 * files))
+    assert not list((tmp_path / ".tidelog-staging-root").iterdir())

@@ -108,11 +108,17 @@ class FileIngest:
     def _check_there(self, number: int, files: Sequence[SourceFile], there: Sequence[SourceFile]) -> None:
         """Refuse a batch whose files are not what they were: which rows it has must not change."""
         known = set(there)
+        is_last = number == len(self._ledger.batches) - 1
+        advice = (
+            f"remove {self._ledger.file(number)}, and its files are listed anew"
+            if is_last
+            else ("bring it back, or ingest under another name")
+        )
         for one in files:
             if one not in known:
                 raise InvalidInputError(
                     f"{one.path} was changed or removed after an ingest had begun to take it. Nothing of its "
-                    f"batch was published: remove {self._ledger.file(number)}, and its files are listed anew"
+                    f"batch was published: {advice}"
                 )
 
     def _take(self, number: int, files: Sequence[SourceFile]) -> None:

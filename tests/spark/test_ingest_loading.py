@@ -1,0 +1,142 @@
+"""Which Parquet files tasks read by themselves; that Spark would have written the same."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import tidelog.spark
+from tests.spark.conftest import Source, rows
+from tidelog.errors import InvalidInputError
+from tidelog.spark import Columns, FileSource
+from tidelog.spark.ledger import SourceFile
+from tidelog.spark.loading import LoadPlan, local_file, plan_load
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NAMES = ("key", "value", "timestamp", "topic", "partition", "headers")
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+SECONDS = pa.timestamp("ms", tz="UTC")
+
+
+def listed(path: Path) -> SourceFile:
+    return SourceFile(path.as_uri(), path.stat().st_size, 0)
+
+
+def planned(path: Path, source: Path | None = None, options: Any = None, **given: str) -> LoadPlan | None:
+    columns = {name: given.get(name) for name in NAMES}
+    return plan_load(str(source or path.parent), options or {}, columns, [listed(path)])
+
+
+def write(path: Path, **options: Any) -> Path:
+    """Records with nulls wherever records may have them, in several row groups."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    n = 500
+    table = pa.table(
+        {
+            "key": pa.array([None if i % 5 == 0 else f"k{i}" for i in range(n)], pa.string()),
+            "value": pa.array([None if i % 7 == 0 else b"\xff%d" % i for i in range(n)], pa.binary()),
+            "timestamp": pa.array([1_700_000_000_000 + 37 * i for i in range(n)], SECONDS),
+            "topic": pa.array(["one" if i % 3 else "two" for i in range(n)]),
+            "partition": pa.array([i % 2 if i % 4 == 0 else None for i in range(n)], pa.int32()),
+            "headers": pa.array(
+                [
+                    None if i % 2 else [{"key": "h", "value": b"%d" % i}, {"key": "e", "value": None}]
+                    for i in range(n)
+                ],
+                HEADERS,
+            ),
+            "other": pa.array(range(n)),
+        }
+    )
+    pq.write_table(table, path, row_group_size=120, **options)
+    return path
+
+
+def test_plain_columns_of_local_files_are_read_by_tasks(tmp_path: Path) -> None:
+    path = write(tmp_path / "in" / "a b.parquet")
+    plan = planned(path)
+    assert plan is not None
+    assert plan.columns == tuple((name, name) for name in NAMES)
+    assert [group.rows for group in plan.groups] == [120, 120, 120, 120, 20]
+    other = planned(path, value="key", key="value")
+    assert other is not None
+    assert dict(other.columns)["value"] == "key"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"value": "upper(key)"},
+        {"value": "KEY"},
+        {"key": "null"},
+        {"key": "nowhere"},
+        {"value": "other"},
+        {"timestamp": "other + 1"},
+        {"partition": "other"},
+        {"headers": "key"},
+        {"topic": "value"},
+    ],
+)
+def test_what_takes_more_than_reading_is_left_to_spark(tmp_path: Path, given: dict[str, str]) -> None:
+    assert planned(write(tmp_path / "a.parquet"), None, None, **given) is None
+
+
+def test_sources_that_spark_reads_otherwise_are_left_to_it(tmp_path: Path) -> None:
+    path = write(tmp_path / "in" / "a.parquet")
+    assert planned(path, options={"mergeSchema": "true"}) is None
+    assert planned(path, options={"pathGlobFilter": "*.parquet"}) is not None
+    assert planned(write(tmp_path / "in" / "topic=x" / "a.parquet"), tmp_path / "in") is None
+    assert planned(write(tmp_path / "e=1" / "in" / "a.parquet"), tmp_path / "e=1" / "in") is not None
+    assert local_file("s3a://bucket/a.parquet") is None
+    (tmp_path / "text").write_text("no Parquet")
+    assert planned(tmp_path / "text") is None
+    for kind in (pa.timestamp("ns", tz="UTC"), pa.timestamp("us"), pa.int32()):
+        odd = tmp_path / "odd.parquet"
+        pq.write_table(pa.table({"value": ["x"], "timestamp": pa.array([1], kind)}), odd)
+        assert planned(odd) is None
+    pq.write_table(pa.table({"value": ["x"], "Value": ["y"]}), tmp_path / "twice.parquet")
+    assert planned(tmp_path / "twice.parquet") is None
+
+
+def test_either_way_writes_the_same(spark: SparkSession, source: Source, tmp_path: Path) -> None:
+    path = write(tmp_path / "in" / "a b.parquet", use_dictionary=False, coerce_timestamps="us")
+    assert planned(path, value="(value)") is None
+    options = {"partitions": 3, "kafka.compression.type": "lz4"}
+    found = []
+    for number, columns in enumerate((Columns(), Columns(value="(value)"))):
+        root = tmp_path / f"root{number}"
+        files = FileSource("parquet", str(tmp_path / "in"))
+        report = tidelog.spark.ingest(spark, files, root, columns=columns, options=options)
+        assert sum(row["records"] for row in report.toArrow().to_pylist()) == 500
+        found.append(rows(source(root, includeHeaders="true")))
+    assert found[0] == found[1]
+    assert len({(row["topic"], row["partition"]) for row in found[0]}) == 6
+    assert {row["timestamp"] for row in found[0]} == {
+        datetime.fromtimestamp((1_700_000_000_000 + 37 * i) / 1000, UTC) for i in range(500)
+    }
+
+
+def test_rows_that_a_topic_refuses_are_told_by_tasks_too(spark: SparkSession, tmp_path: Path) -> None:
+    files = FileSource("parquet", str(tmp_path / "in"))
+    (tmp_path / "in").mkdir()
+    pq.write_table(pa.table({"value": [bytes(2000)]}), tmp_path / "in" / "a.parquet")
+    with pytest.raises(InvalidInputError, match=r"topic t, partition 0.*max\.message\.bytes is 1000"):
+        tidelog.spark.ingest(spark, files, tmp_path / "root", topic="t", options={"max.message.bytes": 1000})
+    assert not (tmp_path / "root").exists()
+    assert not list((tmp_path / ".tidelog-staging-root").iterdir())
+    pq.write_table(
+        pa.table({"value": [b""], "partition": pa.array([7], pa.int32())}), tmp_path / "in" / "a.parquet"
+    )
+    with pytest.raises(InvalidInputError, match="has 1 partitions; a record names partition 7"):
+        tidelog.spark.ingest(spark, files, tmp_path / "root", topic="t", name="other")
+    pq.write_table(pa.table({"value": [b""], "topic": ["../x"]}), tmp_path / "in" / "a.parquet")
+    with pytest.raises(InvalidInputError, match=r"topic '\.\./x'"):
+        tidelog.spark.ingest(spark, files, tmp_path / "root", name="third")
+    assert not (tmp_path / "root").exists()
