@@ -1,6 +1,7 @@
 """The two passes of a partition's rounds, done by tasks: what the driver does.
 
-1. First pass: the segments up to the round's end, in parts of neighbours. Their maps are merged by one task.
+1. First pass: the segments up to the round's end, in parts of neighbours. Their maps are merged by one task;
+   here, if they are small.
 2. What each part does to open transactions is folded, oldest first: so each segment's beginning is known.
 3. Second pass: the groups that the local cleaner makes, spread over tasks.
 4. The driver puts the new segments in the places of the old ones, oldest first.
@@ -83,7 +84,8 @@ class DistributedPasses:
         mapped: list[MappedPart] = self._run(MapWork(str(self._staging), maps), parts)
         self._met = _met(parts, mapped)
         split = MergeSplit(tuple(zip(parts, mapped, strict=True)))
-        merged: Merged = self._run(MergeWork(str(self._staging), maps), [split])[0]
+        merge = MergeWork(str(self._staging), maps)
+        merged: Merged = merge(0, split) if merge.is_quick(split) else self._run(merge, [split])[0]
         self._keys = merged.file
         return MappedRange(merged.end_offset, merged.records, merged.keys)
 

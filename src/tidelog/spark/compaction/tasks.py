@@ -44,6 +44,7 @@ __all__ = [
     "SegmentSplit",
 ]
 
+_FEW_KEYS = 1 << 19
 _WALK_COST = 16  # a segment of which only headers are read costs so many times less
 
 
@@ -111,6 +112,7 @@ class MappedPart:
     file: str | None
     """The map; None if it became full, or nothing was dirty."""
     full: bool
+    keys: int
     records: int
     spans: tuple[TransactionSpan, ...]
     """Of its segments; if it became full, of those before that."""
@@ -137,11 +139,11 @@ class MapWork:
                 )
                 records += mapped.records
                 if mapped.full:
-                    return MappedPart(None, True, records, tuple(spans))
+                    return MappedPart(None, True, offsets.size, records, tuple(spans))
             spans.append(transactions.span)
         dirty = any(one.is_dirty for one in split.segments)
         file = write_file(own_name(self.staging, number), offsets.parts()) if dirty else None
-        return MappedPart(file, False, records, tuple(spans))
+        return MappedPart(file, False, offsets.size, records, tuple(spans))
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +176,11 @@ class MergeWork:
 
     staging: str
     maps: Maps
+
+    def is_quick(self, split: MergeSplit) -> bool:
+        """Whether all is merged in less time than it takes to start a task, and nothing is mapped again."""
+        keys = sum(done.keys for _, done in split.parts)
+        return keys < min(_FEW_KEYS, self.maps.new().max_entries)
 
     def __call__(self, number: int, split: MergeSplit) -> Merged:
         """Merge all maps, as far as they go into one, and write its slots."""
