@@ -16,6 +16,7 @@ import shutil
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -89,6 +90,15 @@ def _write(spark: Any, job: dict[str, Any]) -> int:
     return 0
 
 
+def _ingest(spark: Any, job: dict[str, Any]) -> int:
+    options = dict(job["to_options"])
+    root, topic = options.pop("path"), options.pop("topic")
+    source = tidelog.spark.FileSource(job["format"], job["options"]["path"])
+    name = uuid.uuid4().hex  # what another run took is taken again
+    tidelog.spark.ingest(spark, source, root, topic=topic, name=name, options=options)
+    return 0
+
+
 def _compact(spark: Any, job: dict[str, Any]) -> int:
     root = Path(job["target"])
     shutil.rmtree(root, ignore_errors=True)
@@ -106,6 +116,7 @@ _JOBS: dict[str, Callable[[Any, dict[str, Any]], int]] = {
     "write-parquet": _write_parquet,
     "export": _export,
     "write": _write,
+    "ingest": _ingest,
     "compact": _compact,
 }
 

@@ -1,7 +1,10 @@
 """Spark writes: rows into a root, against Spark's own Kafka connector writing into a broker.
 
-ingest     Parquet files of keys and 100 B values into four partitions: ours into a root, the connector's
-           into a stock broker, both from the same Spark, local[2]; the broker's CPU is part of its way
+ingest     Parquet files of keys and 100 B values into four partitions: `tidelog.spark.ingest` into a root,
+           where they are on the disk when it returns; the connector's write into a stock broker, which
+           leaves them to the page cache; both from the same Spark, local[2]; the broker's CPU is part of
+           its way
+sink       the same rows through `df.write.format("tidelog")`: each one goes through the JVM to Python
 commit     publishing full segments that tasks have staged: four times the bytes in as many batches. What
            the commit takes is to follow the batches, not the bytes
 compact    four partitions on local[2], against the local command's one thread; elapsed time in any case
@@ -66,29 +69,36 @@ def rows(bench: Bench) -> Iterator[Row]:
 
 
 def _ingest(bench: Bench) -> Iterator[Row]:
-    name = "spark-write/ingest"
-    if not bench.selected(name):
+    bars = {"spark-write/ingest": INGEST_BAR, "spark-write/sink": None}
+    names = [name for name in bars if bench.selected(name)]
+    if not names:
         return
     count = bench.effort.scale(3_000_000, 10_000_000)
     source = _parquet(bench, count)
     settings = SETTINGS | {"spark.jars": connector_jars()}
-    read = {"name": name, "job": "write", "format": "parquet", "options": {"path": str(source)}}
-    root = bench.scratch / "write-ours"
-    options = {"path": str(root), "topic": "events", "partitions": str(_PARTITIONS)}
-    bench.say(f"writing {count:,} rows into a root")
-    ours = run_jobs(bench, settings, [read | {"to": "tidelog", "to_options": options}], repeat=2)[name]
-    shutil.rmtree(root)
+    read = {"job": "write", "format": "parquet", "options": {"path": str(source)}}
+    speeds = {}
+    for name in names:
+        root = bench.scratch / "write" / name.rpartition("/")[2]
+        options = {"path": str(root), "topic": "events", "partitions": str(_PARTITIONS)}
+        job = read | {"name": name, "to": "tidelog", "to_options": options}
+        if name == "spark-write/ingest":
+            job["job"] = "ingest"
+        bench.say(f"writing {count:,} rows into a root")
+        speeds[name] = count / run_jobs(bench, settings, [job], repeat=3)[name]["seconds"] / 1e6
+        shutil.rmtree(root.parent)
     broker_root = bench.scratch / "write-broker"
     with tidelog.open(broker_root) as store:
         store.create_topic("events", _PARTITIONS)
     bench.say(f"writing {count:,} rows into a broker")
     with Oracle.obtain().broker(broker_root, jvm=STOCK_JVM) as broker:
         options = {"kafka.bootstrap.servers": broker.address, "topic": "events"}
-        job = read | {"to": "kafka", "to_options": options}
-        theirs = run_jobs(bench, settings, [job], broker.process.pid, repeat=2)[name]
+        job = read | {"name": "connector", "to": "kafka", "to_options": options}
+        theirs = run_jobs(bench, settings, [job], broker.process.pid, repeat=3)["connector"]
     shutil.rmtree(broker_root)
-    speed, peer = (count / found["seconds"] / 1e6 for found in (ours, theirs))
-    yield Row(name, "M rows/s", speed, CONNECTOR, peer, INGEST_BAR)
+    for name in names:
+        peer = count / theirs["seconds"] / 1e6
+        yield Row(name, "M rows/s", speeds[name], CONNECTOR, peer, bars[name])
 
 
 def _parquet(bench: Bench, count: int) -> Path:
