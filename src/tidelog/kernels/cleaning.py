@@ -30,17 +30,14 @@ import cython
 
 if cython.compiled:
     from cython.cimports.libc.string import memcpy
-    from cython.cimports.tidelog.kernels.crc import crc32_range, crc32c_range
     from cython.cimports.tidelog.kernels.faults import (
         BAD_OFFSET,
         BAD_TIMESTAMP,
-        CHECKSUM,
         COUNT_MISMATCH,
         NO_ROOM,
-        RECORD_OVERRUN,
         UNUSUAL,
     )
-    from cython.cimports.tidelog.kernels.keyed import HAS_KEY, HAS_VALUE, Chunk
+    from cython.cimports.tidelog.kernels.keyed import HAS_KEY, HAS_VALUE, Chunk, check_batch, row_of
     from cython.cimports.tidelog.kernels.keymap import KeyMap
     from cython.cimports.tidelog.kernels.scan import wrapping_add
     from cython.cimports.tidelog.kernels.scratch import Scratch
@@ -49,17 +46,14 @@ if cython.compiled:
 else:
     from types import SimpleNamespace
 
-    from tidelog.kernels.crc import crc32_range, crc32c_range
     from tidelog.kernels.faults import (
         BAD_OFFSET,
         BAD_TIMESTAMP,
-        CHECKSUM,
         COUNT_MISMATCH,
         NO_ROOM,
-        RECORD_OVERRUN,
         UNUSUAL,
     )
-    from tidelog.kernels.keyed import HAS_KEY, HAS_VALUE, Chunk
+    from tidelog.kernels.keyed import HAS_KEY, HAS_VALUE, Chunk, check_batch, row_of
     from tidelog.kernels.keymap import KeyMap
     from tidelog.kernels.scan import wrapping_add
     from tidelog.kernels.scratch import Scratch
@@ -79,17 +73,6 @@ _KEYLESS = cython.declare(cython.int, -1)
 _TOMBSTONE = cython.declare(cython.int, -2)
 
 _Row = cython.typedef(cython.pointer[cython.const[cython.longlong]])
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _row(rows: cython.const[cython.longlong][:, ::1], i: cython.Py_ssize_t) -> _Row:
-    if cython.compiled:
-        return cython.address(rows[i, 0])
-    else:
-        return rows[i].tolist()
 
 
 @cython.cfunc
@@ -402,17 +385,13 @@ class Filter:
         mark: cython.int
         row: _Row
         while self.batches < rows.shape[0]:
-            row = _row(rows, self.batches)
+            row = row_of(rows, self.batches)
             mark = flags[self.batches]
             start = row[0] - origin
             end = start + row[1]
-            if start < 0 or row[1] < 26 or (row[5] == 2 and row[1] < 61) or end > size:
-                return RECORD_OVERRUN
-            if row[5] == 2:
-                if crc32c_range(p, start + 21, end) != row[13]:
-                    return CHECKSUM
-            elif crc32_range(p, start + 16, end) != row[13]:
-                return CHECKSUM
+            fault = check_batch(p, size, start, row)
+            if fault != 0:
+                return fault
             if mark & DELETE:
                 self.dropped += 1
                 self._count(row, mark, none)

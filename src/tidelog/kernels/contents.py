@@ -12,42 +12,15 @@ have one (2^63 - 1 where none has), the largest is -1 where none has.
 
 import cython
 
-if not cython.compiled:
+if cython.compiled:
+    from cython.cimports.tidelog.kernels.varints import Var, long_varint
+else:
     from types import SimpleNamespace as Said
     from types import SimpleNamespace as Summary
 
+    from tidelog.kernels.varints import Var, long_varint
+
 _MAX = cython.declare(cython.longlong, 9223372036854775807)
-_MASK32 = cython.declare(cython.ulonglong, 0xFFFFFFFF)
-_MASK64 = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
-
-_Var = cython.struct(value=cython.longlong, pos=cython.Py_ssize_t)  # pos < 0: it does not end in time
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def _long_varint(
-    p: cython.pointer[cython.const[cython.uchar]],
-    pos: cython.Py_ssize_t,
-    limit: cython.Py_ssize_t,
-    max_shift: cython.int,
-) -> _Var:
-    out: _Var = _Var(value=0, pos=-1)
-    raw: cython.ulonglong = 0
-    shift: cython.int = 0
-    while True:
-        if shift > max_shift or pos >= limit:
-            return out
-        raw |= (cython.cast(cython.ulonglong, p[pos] & 0x7F) << shift) & _MASK64
-        pos += 1
-        if p[pos - 1] < 0x80:
-            break
-        shift += 7
-    if max_shift == 28:
-        raw &= _MASK32
-    out.value = cython.cast(cython.longlong, raw >> 1) ^ -cython.cast(cython.longlong, raw & 1)
-    out.pos = pos
-    return out
 
 
 @cython.cfunc
@@ -59,9 +32,9 @@ def _varint(
     pos: cython.Py_ssize_t,
     limit: cython.Py_ssize_t,
     max_shift: cython.int,
-) -> _Var:
+) -> Var:
     """A zigzag varint that ends before `limit`; the short way is for one byte and two, which most take."""
-    out: _Var = _Var(value=0, pos=-1)
+    out: Var = Var(value=0, pos=-1)
     raw: cython.uint
     if pos < limit:
         raw = p[pos]
@@ -71,7 +44,7 @@ def _varint(
             raw = (raw & 0x7F) | (cython.cast(cython.uint, p[pos + 1]) << 7)
             out.pos = pos + 2
         else:
-            return _long_varint(p, pos, limit, max_shift)
+            return long_varint(p, pos, limit, max_shift)
         out.value = cython.cast(cython.longlong, raw >> 1) ^ -cython.cast(cython.longlong, raw & 1)
     return out
 
@@ -101,7 +74,7 @@ def _headers_end(
 ) -> cython.Py_ssize_t:
     """Where `count` headers end, -1 where they do not within `limit`."""
     _k: cython.longlong
-    v: _Var
+    v: Var
     for _k in range(count):
         v = _varint(p, pos, limit, 28)
         if v.pos < 0 or v.value < 0 or v.value > limit - v.pos:
@@ -119,7 +92,7 @@ def _walk(p, pos, end, count, base_timestamp, all_at):
     time: cython.longlong
     limit: cython.Py_ssize_t
     k: cython.longlong
-    v: _Var
+    v: Var
     for k in range(count):
         v = _varint(p, pos, end, 28)
         if v.pos < 0 or v.value < 1 or v.value > end - v.pos:

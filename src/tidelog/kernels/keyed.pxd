@@ -15,9 +15,10 @@ cdef struct Keyed:
     int kind
     Hash hash
 
-cdef struct Var:
-    long long value
-    Py_ssize_t pos
+cdef const long long* row_of(const long long[:, ::1] rows, Py_ssize_t i) noexcept nogil
+cdef int check_batch(
+    const unsigned char* p, Py_ssize_t size, long long start, const long long* row
+) noexcept nogil
 
 cdef class Chunk:
     cdef Keyed records[64]

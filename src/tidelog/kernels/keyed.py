@@ -11,43 +11,45 @@ against the batch's end; nothing outside of the range given is read, whatever th
 import cython
 
 if cython.compiled:
-    from cython.cimports.tidelog.kernels.faults import BAD_VARINT, COUNT_MISMATCH, RECORD_OVERRUN
+    from cython.cimports.tidelog.kernels.crc import crc32_range, crc32c_range
+    from cython.cimports.tidelog.kernels.faults import CHECKSUM, COUNT_MISMATCH, RECORD_OVERRUN
     from cython.cimports.tidelog.kernels.scan import wrapping_add
+    from cython.cimports.tidelog.kernels.varints import Var, long_varint
 else:
     from types import SimpleNamespace
 
-    from tidelog.kernels.faults import BAD_VARINT, COUNT_MISMATCH, RECORD_OVERRUN
+    from tidelog.kernels.crc import crc32_range, crc32c_range
+    from tidelog.kernels.faults import CHECKSUM, COUNT_MISMATCH, RECORD_OVERRUN
     from tidelog.kernels.scan import wrapping_add
+    from tidelog.kernels.varints import Var, long_varint
 
-    Keyed = Var = SimpleNamespace
+    Keyed = SimpleNamespace
     CHUNK, HAS_KEY, HAS_VALUE = 64, 1, 2
 
 _Bytes = cython.typedef(cython.pointer[cython.const[cython.uchar]])
-_MASK32 = cython.declare(cython.ulonglong, 0xFFFFFFFF)
-_MASK64 = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
+_MIN_BATCH = cython.declare(cython.longlong, 61)
+_MIN_MESSAGE = cython.declare(cython.longlong, 26)
 
 
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def _long_varint(p: _Bytes, pos: cython.Py_ssize_t, limit: cython.Py_ssize_t, max_shift: cython.int) -> Var:
-    out: Var = Var(value=0, pos=0)
-    raw: cython.ulonglong = 0
-    shift: cython.int = 0
-    while True:
-        if shift > max_shift or pos >= limit:
-            out.pos = -BAD_VARINT if shift > max_shift else -RECORD_OVERRUN
-            return out
-        raw |= (cython.cast(cython.ulonglong, p[pos] & 0x7F) << shift) & _MASK64
-        pos += 1
-        if p[pos - 1] < 0x80:
-            break
-        shift += 7
-    if max_shift == 28:
-        raw &= _MASK32
-    out.value = cython.cast(cython.longlong, raw >> 1) ^ -cython.cast(cython.longlong, raw & 1)
-    out.pos = pos
-    return out
+def row_of(rows, i):
+    """The numbers that describe batch `i`."""
+    if cython.compiled:
+        return cython.address(rows[i, 0])
+    else:
+        return rows[i].tolist()
+
+
+def check_batch(p, size, start, row):
+    """0 where the batch at p[start:size], which `row` describes, is there whole and sound; or the fault."""
+    end: cython.longlong = start + row[1]
+    if start < 0 or row[1] < (_MIN_BATCH if row[5] == 2 else _MIN_MESSAGE) or end > size:
+        return RECORD_OVERRUN
+    if row[5] == 2:
+        if crc32c_range(p, start + 21, end) != row[13]:
+            return CHECKSUM
+    elif crc32_range(p, start + 16, end) != row[13]:
+        return CHECKSUM
+    return 0
 
 
 @cython.cfunc
@@ -59,12 +61,12 @@ def _varint(p: _Bytes, pos: cython.Py_ssize_t, limit: cython.Py_ssize_t, max_shi
     out: Var = Var(value=0, pos=0)
     raw: cython.uint
     if limit - pos < 2:
-        return _long_varint(p, pos, limit, max_shift)
+        return long_varint(p, pos, limit, max_shift)
     raw = p[pos]
     out.pos = pos + 1
     if raw >= 0x80:
         if p[pos + 1] >= 0x80:
-            return _long_varint(p, pos, limit, max_shift)
+            return long_varint(p, pos, limit, max_shift)
         raw = (raw & 0x7F) | (cython.cast(cython.uint, p[pos + 1]) << 7)
         out.pos = pos + 2
     out.value = cython.cast(cython.longlong, raw >> 1) ^ -cython.cast(cython.longlong, raw & 1)

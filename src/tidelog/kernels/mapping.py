@@ -10,37 +10,22 @@ record put in, or the end of the last batch that was gone through.
 import cython
 
 if cython.compiled:
-    from cython.cimports.tidelog.kernels.crc import crc32_range, crc32c_range
     from cython.cimports.tidelog.kernels.faults import (
-        CHECKSUM,
         COUNT_MISMATCH,
         NO_ROOM,
-        RECORD_OVERRUN,
         UNUSUAL,
     )
-    from cython.cimports.tidelog.kernels.keyed import HAS_KEY, Chunk
+    from cython.cimports.tidelog.kernels.keyed import HAS_KEY, Chunk, check_batch, row_of
     from cython.cimports.tidelog.kernels.keymap import KeyMap
     from cython.cimports.tidelog.kernels.scratch import Scratch
 else:
-    from tidelog.kernels.crc import crc32_range, crc32c_range
-    from tidelog.kernels.faults import CHECKSUM, COUNT_MISMATCH, NO_ROOM, RECORD_OVERRUN, UNUSUAL
-    from tidelog.kernels.keyed import HAS_KEY, Chunk
+    from tidelog.kernels.faults import COUNT_MISMATCH, NO_ROOM, UNUSUAL
+    from tidelog.kernels.keyed import HAS_KEY, Chunk, check_batch, row_of
     from tidelog.kernels.keymap import KeyMap
     from tidelog.kernels.scratch import Scratch
 
 _MIN_RECORD = cython.declare(cython.longlong, 7)
 _Row = cython.typedef(cython.pointer[cython.const[cython.longlong]])
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _row(rows: cython.const[cython.longlong][:, ::1], i: cython.Py_ssize_t) -> _Row:
-    if cython.compiled:
-        return cython.address(rows[i, 0])
-    else:
-        return rows[i].tolist()
 
 
 @cython.final
@@ -113,16 +98,12 @@ class Mapper:
         fault: cython.int = 0
         row: _Row
         while self.batches < rows.shape[0] and not self.full:
-            row = _row(rows, self.batches)
+            row = row_of(rows, self.batches)
             start = row[0] - origin
             end = start + row[1]
-            if start < 0 or row[1] < 26 or (row[5] == 2 and row[1] < 61) or end > size:
-                return RECORD_OVERRUN
-            if row[5] == 2:
-                if crc32c_range(p, start + 21, end) != row[13]:
-                    return CHECKSUM
-            elif crc32_range(p, start + 16, end) != row[13]:
-                return CHECKSUM
+            fault = check_batch(p, size, start, row)
+            if fault != 0:
+                return fault
             if skip[self.batches]:
                 self.read += row[12]
             elif row[5] != 2:

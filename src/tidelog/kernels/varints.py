@@ -1,7 +1,41 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Zigzag varints, to be written: seven bits a byte, at most ten bytes for 64 bits."""
+"""Zigzag varints: seven bits a byte, at most ten bytes for 64 bits."""
 
 import cython
+
+if cython.compiled:
+    from cython.cimports.tidelog.kernels.faults import BAD_VARINT, RECORD_OVERRUN
+else:
+    from types import SimpleNamespace as Var
+
+    from tidelog.kernels.faults import BAD_VARINT, RECORD_OVERRUN
+
+_MASK32 = cython.declare(cython.ulonglong, 0xFFFFFFFF)
+_MASK64 = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
+
+
+def long_varint(p, pos, limit, max_shift):
+    """The varint at `pos`, which ends before `limit`, or minus the fault as its end.
+
+    `max_shift` is 28 for an int and 63 for a long. Callers have a short way for one byte and two.
+    """
+    out: Var = Var(value=0, pos=0)
+    raw: cython.ulonglong = 0
+    shift: cython.int = 0
+    while True:
+        if shift > max_shift or pos >= limit:
+            out.pos = -BAD_VARINT if shift > max_shift else -RECORD_OVERRUN
+            return out
+        raw |= (cython.cast(cython.ulonglong, p[pos] & 0x7F) << shift) & _MASK64
+        pos += 1
+        if p[pos - 1] < 0x80:
+            break
+        shift += 7
+    if max_shift == 28:
+        raw &= _MASK32
+    out.value = cython.cast(cython.longlong, raw >> 1) ^ -cython.cast(cython.longlong, raw & 1)
+    out.pos = pos
+    return out
 
 
 def varint_size(n):
