@@ -1,10 +1,11 @@
 """A pipeline on a million events, from end to end: `make demo`.
 
-1. Write a topic of tide gauge readings as Kafka would store it.
-2. Read it as Arrow columns; find a moment through the time index.
-3. Verify all of it; flip one bit, see that caught; lose an index, rebuild it.
-4. With Spark: read the files as a DataFrame, from that moment on; verify in tasks; export to Parquet; ask the
-   Parquet files with SQL. Without Java or PySpark this step only says what to install.
+1. Tide gauge readings arrive as Parquet files.
+2. `tidelog pipeline` takes them into topics as Kafka would store them, verifies, compacts and exports; run
+   once more, it has nothing to do. Without Java or PySpark the topic is written by this process alone.
+3. Read it as Arrow columns; find a moment through the time index.
+4. Verify all of it; flip one bit, see that caught; lose an index, rebuild it.
+5. With Spark: read the files as a DataFrame, from that moment on; ask the exported Parquet files with SQL.
 
 Everything happens in a temporary directory. `--events 50000` makes it short.
 """
@@ -12,6 +13,9 @@ Everything happens in a temporary directory. `--events 50000` makes it short.
 from __future__ import annotations
 
 import argparse
+import json
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -23,6 +27,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
@@ -37,6 +42,7 @@ GAUGES = ("brest", "cuxhaven", "halifax", "saint-malo")
 BEGIN = datetime(2026, 11, 1, tzinfo=UTC)
 STEP_MS = 2_000
 PIECE = 50_000
+MILLISECONDS = pa.timestamp("ms", tz="UTC")
 
 console = Console(highlight=False)
 
@@ -60,25 +66,75 @@ def readings(gauge: int, first: int, count: int) -> pa.RecordBatch:
         {
             "key": pa.array([GAUGES[gauge].encode()] * count, pa.binary()),
             "value": values.cast(pa.binary()),
-            "timestamp": pa.array(int(BEGIN.timestamp() * 1000) + STEP_MS * number),
+            "timestamp": pa.array(int(BEGIN.timestamp() * 1000) + STEP_MS * number, MILLISECONDS),
         }
     )
 
 
+def arrive(landing: Path, events: int) -> None:
+    """The readings as files, one for each gauge."""
+    landing.mkdir()
+    for gauge, name in enumerate(GAUGES):
+        batch = readings(gauge, 0, events // len(GAUGES))
+        number = pa.array(np.full(batch.num_rows, gauge, dtype=np.int32))
+        pq.write_table(
+            pa.Table.from_batches([batch]).append_column("partition", number), landing / f"{name}.parquet"
+        )
+    size = sum(path.stat().st_size for path in landing.iterdir())
+    console.print(f"{events:,} events in {len(GAUGES)} files, {size / 1e6:.1f} MB")
+
+
+PIPELINE = """\
+root: kafka-logs
+spark: local[2]
+steps:
+  - ingest: {source: landing, format: parquet, topic: tides, partitions: 4, compression: lz4}
+  - ingest: {source: landing, format: parquet, topic: latest, partitions: 4,
+             config: {cleanup.policy: compact}}
+  - verify: {deep: true}
+  - compact: {topics: [latest]}
+  - export: {to: lake, topics: [tides], values: json}
+"""
+
+
+def run_pipeline(scratch: Path) -> None:
+    """The command, twice: what is done is not done again."""
+    config = scratch / "pipeline.yaml"
+    config.write_text(PIPELINE)
+    console.print(PIPELINE, style="dim", markup=False, soft_wrap=True)
+    command = [Path(sys.executable).with_name("tidelog"), "pipeline", config, "--json"]
+    for title in ("tidelog pipeline pipeline.yaml", "once more"):
+        begin = time.perf_counter()
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        table = Table("step", "status", "seconds", "detail", title=title, title_justify="left")
+        for line in done.stdout.splitlines():
+            row = json.loads(line)
+            table.add_row(row["step"], row["status"], str(row["seconds"]), row["detail"])
+        console.print(table)
+        console.print(f"[dim]{time.perf_counter() - begin:.1f} s in all")
+        if done.returncode:
+            raise SystemExit(done.stderr)
+
+
 def write(root: Path, events: int) -> None:
-    """Append the readings, a partition for each gauge."""
+    """Append the readings without Spark, a partition for each gauge."""
     with tidelog.open(root, create=True) as store:
-        store.create_topic("tides", partitions=len(GAUGES), config={"segment.bytes": "16777216"})
+        store.create_topic("tides", partitions=len(GAUGES))
         for gauge in range(len(GAUGES)):
             partition = store.partition("tides", gauge)
             share = events // len(GAUGES)
             for first in range(0, share, PIECE):
-                batch = readings(gauge, first, min(PIECE, share - first))
-                partition.append(batch, codec=Codec.LZ4, max_batch_records=500)
-        logs = sum(len(partition.log.segments) for partition in store)
-        size = sum(partition.log.size for partition in store)
+                partition.append(readings(gauge, first, min(PIECE, share - first)), codec=Codec.LZ4)
+
+
+def show(root: Path) -> None:
+    """What is there."""
+    with tidelog.open(root) as store:
+        logs = [partition.log for partition in store.topic("tides")]
+        events = sum(log.log_end_offset for log in logs)
+        segments, size = sum(len(log.segments) for log in logs), sum(log.size for log in logs)
     console.print(
-        f"{events:,} events in {logs} segments, {size / 1e6:.1f} MB: a broker can open {root.name}/"
+        f"{events:,} events in {segments} segments, {size / 1e6:.1f} MB: a broker can open {root.name}/"
     )
 
 
@@ -103,7 +159,7 @@ def find(root: Path, moment: datetime) -> None:
     """The first record of each partition at or after a moment: two index look-ups and one batch."""
     table = Table("partition", "first offset", "its time")
     with tidelog.open(root) as store:
-        for partition in store:
+        for partition in store.topic("tides"):
             found = partition.offset_for_timestamp(int(moment.timestamp() * 1000))
             if found is not None:
                 then = datetime.fromtimestamp(found.timestamp / 1000, UTC)
@@ -139,7 +195,7 @@ def damages(root: Path) -> list[Any]:
 
 
 def with_spark(root: Path, lake: Path, moment: datetime) -> None:
-    """The same files as a DataFrame, checked and exported by tasks, and the export asked with SQL."""
+    """The same files as a DataFrame, and the export asked with SQL."""
     import tidelog.spark
 
     with ExitStack() as stack:
@@ -150,15 +206,6 @@ def with_spark(root: Path, lake: Path, moment: datetime) -> None:
             since = source.option("startingTimestamp", int(moment.timestamp() * 1000)).load(str(root))
             counts = since.groupBy("partition").count().orderBy("partition").collect()
             console.print(", ".join(f"partition {row['partition']}: {row['count']:,}" for row in counts))
-        with step("Spark: verify"):
-            found = tidelog.spark.verify(session, root)
-            console.print(f"{found.where(found.kind == 'damage').count()} damaged places")
-        with step("Spark: export to Parquet, values parsed as JSON"):
-            report = tidelog.spark.export(session, root, lake, topics="tides", value_format="json")
-            (done,) = report.selectExpr("sum(records)", "sum(bytes_written)", "sum(size(files))").collect()
-            console.print(f"{done[0]:,} records in {done[2]} files, {done[1] / 1e6:.1f} MB")
-            again = tidelog.spark.export(session, root, lake, topics="tides", value_format="json").count()
-            console.print(f"once more: {again} splits, everything is there already")
         with step("Spark: query the Parquet files"):
             session.read.parquet(str(lake)).createOrReplaceTempView("tides")
             query = """select date, count(*), round(max(value.level_m), 2) from tides
@@ -169,26 +216,47 @@ def with_spark(root: Path, lake: Path, moment: datetime) -> None:
             console.print(table)
 
 
+def why_no_spark() -> str | None:
+    """What is missing, if anything is."""
+    from tidelog.spark.sessions import require_java, require_pyspark
+
+    try:
+        require_pyspark()
+        require_java()
+    except InvalidInputError as missing:
+        return str(missing)
+    return None
+
+
 def main() -> None:
     """The whole story."""
     parser = argparse.ArgumentParser(description="A pipeline on generated events.")
     parser.add_argument("--events", type=int, default=1_000_000)
     events = parser.parse_args().events
     moment = BEGIN + timedelta(milliseconds=STEP_MS * (events // len(GAUGES) * 3 // 4))
-    with tempfile.TemporaryDirectory(prefix="tidelog-demo-") as scratch:
-        root, lake = Path(scratch, "kafka-logs"), Path(scratch, "lake")
-        root.mkdir()
-        with step("Write a topic as Kafka would store it"):
-            write(root, events)
+    missing = why_no_spark()
+    with tempfile.TemporaryDirectory(prefix="tidelog-demo-") as directory:
+        scratch = Path(directory)
+        root, lake = scratch / "kafka-logs", scratch / "lake"
+        with step("Events arrive as Parquet files"):
+            arrive(scratch / "landing", events)
+        if missing is None:
+            with step("Ingest, verify, compact, export: a pipeline"):
+                run_pipeline(scratch)
+                show(root)
+        else:
+            with step("Write a topic as Kafka would store it"):
+                write(root, events)
+                show(root)
         with step("Read it as Arrow columns"):
             read(root)
         with step("Find a moment"):
             find(root, moment)
         with step("Verify it"):
             verify(root)
-        try:
+        if missing is None:
             with_spark(root, lake, moment)
-        except InvalidInputError as missing:
+        else:
             console.print(f"[yellow]The rest needs Spark.[/] {missing}")
         console.rule(align="left")
         console.print("Try it on files of your own: [bold].venv/bin/tidelog verify DIRECTORY")
