@@ -5,8 +5,11 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, ClassVar
 
+import fsspec
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 from tidelog.errors import DataLossError, InvalidInputError, LogLockedError
 from tidelog.spark.places import ObjectPlace
@@ -138,8 +141,6 @@ def test_an_export_is_made_one_way(tmp_path: Path) -> None:
 
 @pytest.fixture
 def bucket() -> Iterator[str]:
-    import fsspec
-
     url = f"memory://{uuid.uuid4().hex}/lake"
     yield url
     fsspec.filesystem("memory").rm(url, recursive=True)
@@ -201,3 +202,48 @@ def test_of_two_runs_in_an_object_store_one_wins_and_loses_nothing(bucket: str) 
     waiting.release()  # must not take away what the other has staged
     winner.commit({A0: 20}, files)
     assert sorted(objects(bucket)) == ["fast.parquet", "more.parquet"]
+
+
+class PlainStore(MemoryFileSystem):
+    """As stores whose fsspec class knows nothing of `mode`."""
+
+    protocol = "plain"
+    store: ClassVar[dict[str, Any]] = {}
+    pseudo_dirs: ClassVar[list[str]] = [""]
+
+    def pipe_file(self, path: str, value: bytes) -> None:
+        super().pipe_file(path, value)
+
+
+class FailingStore(MemoryFileSystem):
+    """Refuses what is written."""
+
+    protocol = "failing"
+    store: ClassVar[dict[str, Any]] = {}
+    pseudo_dirs: ClassVar[list[str]] = [""]
+
+    def pipe_file(self, path: str, value: bytes, mode: str = "overwrite") -> None:
+        raise ValueError("no such signature")
+
+    def makedirs(self, path: str, exist_ok: bool = False) -> None:
+        if "forbidden" in path:
+            raise PermissionError(path)
+
+
+def test_a_store_without_conditional_writes_is_looked_at_first() -> None:
+    fsspec.register_implementation("plain", PlainStore, clobber=True)
+    place = ObjectPlace("plain://lake")
+    place.create("a", b"1")
+    with pytest.raises(FileExistsError):
+        place.create("a", b"2")
+    assert place.read("a") == b"1"
+
+
+def test_a_store_that_fails_says_so() -> None:
+    """What it refuses is not taken for what it does not know."""
+    fsspec.register_implementation("failing", FailingStore, clobber=True)
+    place = ObjectPlace("failing://lake")
+    with pytest.raises(ValueError, match="no such signature"):
+        place.create("a", b"1")
+    with pytest.raises(PermissionError):
+        place.write("forbidden/a", b"1")

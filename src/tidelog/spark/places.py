@@ -8,12 +8,14 @@ Names are relative to the place, with `/`. What a place promises:
     move      under its new name whole, then gone under the old; FileNotFoundError where there is none
 
 A directory renames, and one process at a time holds it by a lock. An object store has neither: there `move`
-is a copy made by the store, and who comes first is decided by `create` alone.
+is a copy made by the store, and who comes first is decided by `create` alone. A store that knows no
+conditional writes (its fsspec class says so: `pipe_file` takes no `mode`) is looked at before it is written.
 """
 
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,6 +32,8 @@ from tidelog.storage.remote import file_system
 __all__ = ["DirectoryPlace", "ObjectPlace", "Place", "open_place"]
 
 _SINK_BYTES = 8 << 20
+_OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "oss", "oci"})
+"""They have no directories; asked for some, they would make buckets."""
 
 
 class Place(Protocol):
@@ -166,6 +170,11 @@ class ObjectPlace:
         self.url = url.rstrip("/")
         self._fs, root = file_system(self.url, {})
         self._root = root.rstrip("/")
+        kind = type(self._fs)
+        write = kind._pipe_file if self._fs.async_impl else kind.pipe_file
+        self._can_create = "mode" in inspect.signature(write).parameters
+        protocols = kind.protocol if isinstance(kind.protocol, tuple) else (kind.protocol,)
+        self._has_directories = _OBJECT_STORES.isdisjoint(protocols)
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}"
@@ -206,9 +215,9 @@ class ObjectPlace:
         self._make_parent(name)
         if self.exists(name):
             raise FileExistsError(f"{self.url}/{name}")
-        try:
+        if self._can_create:
             self._fs.pipe_file(self._path(name), data, mode="create")
-        except (TypeError, ValueError, NotImplementedError):  # not known to this one
+        else:
             self._fs.pipe_file(self._path(name), data)
 
     def sink(self, name: str) -> Any:
@@ -239,7 +248,7 @@ class ObjectPlace:
 
     def _make_parent(self, name: str) -> None:
         """Directories, where the file system has such; a bucket must be there already."""
-        with contextlib.suppress(OSError, NotImplementedError):
+        if self._has_directories:
             self._fs.makedirs(self._path(name).rpartition("/")[0], exist_ok=True)
 
 
