@@ -14,7 +14,6 @@ some groups of segments compacted. Memory of a task: its map of keys, and a run 
 from __future__ import annotations
 
 import pickle
-import shutil
 import threading
 import time
 import uuid
@@ -35,6 +34,7 @@ from tidelog.manager.publishing.waiting import open_waiting
 from tidelog.manager.root import Checkpoint
 from tidelog.manager.store import Store
 from tidelog.spark.compaction.passes import DistributedPasses
+from tidelog.spark.compaction.staging import sweep
 from tidelog.spark.compaction.whole import WholeDone, WholeSplit, WholeWork, put_in_place
 from tidelog.spark.jobs import pack, parallelism, report_frame, run_job, share_bytes
 from tidelog.spark.sink_options import SinkOptions
@@ -89,20 +89,20 @@ def compact(
     options = SinkOptions.parse({"path": str(root)})
     now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     staging = Path(options.staging, f"compact-{uuid.uuid4().hex}")
-    with open_waiting(options.roots, wait_ms=options.lock_timeout_ms) as store:
-        chosen = [
-            _Chosen(partition, plan, now)
-            for partition in _selected(store, topics)
-            if (plan := _planned(partition, now, from_start, roll=not dry_run)).cleanable_bytes
-        ]
-        if dry_run:
-            return report_frame(spark, [one.row() for one in chosen], COMPACT_SCHEMA)
-        staging.mkdir(parents=True)
-        try:
+    try:
+        with open_waiting(options.roots, wait_ms=options.lock_timeout_ms) as store:
+            chosen = [
+                _Chosen(partition, plan, now)
+                for partition in _selected(store, topics)
+                if (plan := _planned(partition, now, from_start, roll=not dry_run)).cleanable_bytes
+            ]
+            if dry_run:
+                return report_frame(spark, [one.row() for one in chosen], COMPACT_SCHEMA)
+            staging.mkdir(parents=True)
             job = _Job(spark, staging, dedupe_bytes, max_bytes_per_task, report)
             rows = job.run(chosen)
-        finally:
-            shutil.rmtree(staging, ignore_errors=True)
+    finally:
+        sweep(staging)
     return report_frame(spark, rows, COMPACT_SCHEMA)
 
 

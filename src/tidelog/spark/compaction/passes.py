@@ -12,7 +12,6 @@ A group whose offsets reach too far ends the round behind those before it, as in
 from __future__ import annotations
 
 import os
-import shutil
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -25,7 +24,7 @@ from tidelog.cleanup.passes import MappedRange, Round
 from tidelog.cleanup.rewriting import RewriteStats
 from tidelog.errors import IndexOffsetOverflowError
 from tidelog.index import AbortedTxn
-from tidelog.spark.compaction.staging import swap_in
+from tidelog.spark.compaction.staging import swap_in, sweep
 from tidelog.spark.compaction.tasks import (
     GroupDone,
     GroupSplit,
@@ -75,7 +74,7 @@ class DistributedPasses:
 
     def map(self, round_: Round) -> MappedRange:
         """Map the dirty part, and find out where transactions are open."""
-        shutil.rmtree(self._staging, ignore_errors=True)
+        sweep(self._staging)
         self._staging.mkdir(parents=True)
         segments = _segments(round_)
         self._segments = {one.base_offset: one for one in segments}
@@ -104,7 +103,7 @@ class DistributedPasses:
                     raise IndexOffsetOverflowError(done.overflow)
                 stats += done.stats
                 self._swap(round_, group, done)
-        shutil.rmtree(self._staging, ignore_errors=True)
+        sweep(self._staging)
         return stats
 
     def _group(self, group: Sequence[Bounded]) -> GroupSplit:

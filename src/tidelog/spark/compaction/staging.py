@@ -7,6 +7,8 @@ import mmap
 import shutil
 import uuid
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,8 +21,9 @@ from tidelog.storage.names import Transient, format_segment_file
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["bring", "map_file", "own_name", "swap_in", "write_file"]
+__all__ = ["bring", "map_file", "own_name", "swap_in", "sweep", "write_file"]
 
+_SWEEPERS = 4
 _CANNOT_LINK = (errno.EXDEV, errno.EPERM, errno.ENOTSUP, errno.EMLINK)
 
 
@@ -58,6 +61,20 @@ def bring(source: Path, target: Path) -> None:
             file.close()
 
 
+def sweep(staging: Path) -> None:
+    """Remove a directory. To let go of a large file's pages takes time, so several threads do it."""
+    files = [path for path in staging.rglob("*") if path.is_file()]
+    with ThreadPoolExecutor(_SWEEPERS) as threads:
+        list(threads.map(lambda path: path.unlink(missing_ok=True), files))
+    shutil.rmtree(staging, ignore_errors=True)
+
+
+def _hold(log: Path, staged: Path) -> None:
+    """Link to a log that goes, so that its pages are let go of when staging is swept."""
+    with suppress(OSError):
+        (staged / f"{uuid.uuid4().hex}.held").hardlink_to(log)
+
+
 def swap_in(
     log: Log,
     staged: Path,
@@ -70,6 +87,8 @@ def swap_in(
     `transient` is the suffix that their files have where they were made.
     """
     live = Path(log.path)
+    for segment in old:
+        _hold(Path(segment.path), staged)
     for base_offset in base_offsets:
         for kind in SEGMENT_FILES:
             target = live / format_segment_file(base_offset, kind, Transient.CLEANED)
