@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kernels_twin import TWINS, use_twin
-from tidelog.cleanup.offset_map import SLOT_BYTES, OffsetMap
+from tidelog.cleanup.offset_map import SLOT_BYTES, FrozenMap, OffsetMap
 from tidelog.errors import InvalidInputError
 
 SIPHASH_KEY = bytes(range(16))
@@ -82,6 +82,25 @@ def test_parts_merge_to_the_whole(which: str, parts: list[list[int]], order: ran
         assert merged.latest_offset == whole.latest_offset
         keys = [b"%d" % number for number in range(31)]
         assert [merged.get(key) for key in keys] == [whole.get(key) for key in keys]
+
+
+@pytest.mark.parametrize("which", TWINS)
+@given(st.lists(st.integers(0, 200), max_size=120))
+def test_a_frozen_map_tells_what_the_map_told(which: str, numbers: list[int]) -> None:
+    with use_twin(which):
+        offsets = OffsetMap(300 * SLOT_BYTES)
+        for offset, number in enumerate(numbers):
+            offsets.put(b"%d" % number, offset)
+        data = bytearray().join(offsets.frozen_parts())
+        before = bytes(data)
+        frozen = FrozenMap(data)
+        assert frozen.latest_offset == offsets.latest_offset
+        for number in range(201):
+            assert frozen.kernel.find_key(b"%d" % number) == offsets.get(b"%d" % number)
+        assert data == before
+        for bad in (data[:-1], data[:-24], data + bytes(24), bytearray(offsets.to_bytes()), bytearray()):
+            with pytest.raises(InvalidInputError):
+                FrozenMap(bad)
 
 
 def test_slots_come_into_use_as_keys_come() -> None:
