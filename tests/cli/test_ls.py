@@ -15,6 +15,7 @@ from tests.cli.command import on_terminal, run
 from tests.golden import GOLDEN, golden_partitions
 from tidelog.scanning.overview import overview
 from tidelog.scanning.partitions import find_partitions
+from tidelog.storage.names import DirectoryState
 
 CLEAN = GOLDEN / "clean"
 
@@ -58,6 +59,38 @@ def test_one_topic_and_one_partition() -> None:
     assert {row["topic"] for row in listed("--topic", "golden-txn", CLEAN)} == {"golden-txn"}
     (row,) = listed(CLEAN / "golden-txn-0")
     assert row["partition"] == 0
+
+
+def test_directories_that_are_not_live_are_shown_as_what_they_are(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    shutil.copytree(CLEAN / "golden-trimmed-0", root / "golden-trimmed-0")
+    shutil.copyfile(CLEAN / "log-start-offset-checkpoint", root / "log-start-offset-checkpoint")
+    one, two = "0" * 32, "1" * 32
+    for name in (f"golden-trimmed-0.{one}-delete", f"golden-trimmed-0.{two}-stray", f"other-3.{one}-future"):
+        shutil.copytree(CLEAN / "golden-trimmed-0", root / name)
+    (live, *marked) = rows = listed(root)
+    assert [(row["topic"], row["partition"], row["state"]) for row in rows] == [
+        ("golden-trimmed", 0, "live"),
+        ("golden-trimmed", 0, "delete"),
+        ("golden-trimmed", 0, "stray"),
+        ("other", 3, "future"),
+    ]
+    assert live["log_start_offset"] == 333
+    assert all(row["log_start_offset"] < 333 for row in marked), "the checkpoint is of the live one"
+    assert [(row["topic"], row["state"], row["partitions"]) for row in listed("--topics", root)] == [
+        ("golden-trimmed", "live", 1),
+        ("golden-trimmed", "delete", 1),
+        ("golden-trimmed", "stray", 1),
+        ("other", "future", 1),
+    ]
+    (added,) = listed("--roots", root)
+    assert (added["topics"], added["partitions"], added["marked"]) == (1, 1, 3)
+    assert added["size_bytes"] == 4 * live["size_bytes"]
+    assert listed(root / f"other-3.{one}-future")[0]["state"] == "future"
+    for index in (root / f"other-3.{one}-future").glob("*.index"):
+        index.unlink()
+    assert "no offset index" in listed(root)[3]["health"], "told, with exit code 0"
+    assert [one.state for one in find_partitions(root)] == [DirectoryState.LIVE], "nothing else is read"
 
 
 def test_a_table_for_people_and_lines_for_a_pipe() -> None:

@@ -1,10 +1,15 @@
-"""What `tidelog ls` shows: overviews of partitions, one by one, or added up by topic or root."""
+"""What `tidelog ls` shows: overviews of partitions, one by one, or added up by topic or root.
+
+Directories that are marked (`-delete`, `-future`, `-stray`) take room too, and are shown as what they are.
+They are nobody's data any more, or not yet: damage in them is told, and is no reason for an exit code.
+"""
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 from tidelog.cli.errors import FOUND_WRONG
 from tidelog.cli.output import Cell, Column, Output
@@ -14,9 +19,11 @@ from tidelog.scanning.overview import Overview, overview
 from tidelog.scanning.partitions import Partition, find_partitions
 from tidelog.scanning.volumes import open_volume
 from tidelog.storage.metadata import parse_properties
-from tidelog.storage.names import CLEAN_SHUTDOWN_FILE, META_PROPERTIES_FILE
+from tidelog.storage.names import CLEAN_SHUTDOWN_FILE, META_PROPERTIES_FILE, DirectoryState
 
 __all__ = ["Grouping", "list_paths"]
+
+_Name = TypeVar("_Name")
 
 _REMOTE_THREADS = 16
 
@@ -28,6 +35,8 @@ _TIMES = (
 )
 _CODECS = Column("codecs", "codec", optional=True)
 _HEALTH = Column("health", "health")
+_STATE = Column("state", "state")
+_LIVE = "live"
 _PARTITIONS = (
     Column("topic", "topic"),
     Column("partition", "partition", right=True),
@@ -36,6 +45,7 @@ _PARTITIONS = (
     Column("log_start_offset", "start", right=True),
     Column("log_end_offset", "end", right=True),
     _HEALTH,
+    _STATE,
     *_TIMES,
     _CODECS,
     Column("path", "path", optional=True),
@@ -47,6 +57,7 @@ _TOPICS = (
     _SEGMENTS,
     Column("offsets", "offsets", right=True),
     _HEALTH,
+    _STATE,
     *_TIMES,
     _CODECS,
 )
@@ -55,6 +66,7 @@ _ROOTS = (
     Column("node_id", "node", right=True),
     Column("topics", "topics", right=True),
     Column("partitions", "partitions", right=True),
+    Column("marked", "not live", right=True),
     _SIZE,
     _SEGMENTS,
     Column("clean_shutdown", "closed in order"),
@@ -75,13 +87,13 @@ class Grouping(enum.Enum):
 def list_paths(paths: Sequence[str], topics: Collection[str] | None, grouping: Grouping, out: Output) -> int:
     """List what is under the paths; the exit code."""
     # Each path by itself: the same partition in two roots is a thing to be shown, not refused.
-    found = [partition for path in paths for partition in find_partitions(path, topics)]
+    found = [partition for path in paths for partition in find_partitions(path, topics, marked=True)]
     damaged = 0
 
     def looked_at() -> Iterator[Overview]:
         nonlocal damaged
         for one in _overviews(found):
-            damaged += bool(one.damage)
+            damaged += bool(one.damage) and one.state is DirectoryState.LIVE
             yield one
 
     match grouping:
@@ -90,13 +102,14 @@ def list_paths(paths: Sequence[str], topics: Collection[str] | None, grouping: G
             width = len(_PARTITIONS) - (out.terminal and len(paths) == 1)
             out.table(_PARTITIONS[:width], (_partition_row(one, out)[:width] for one in looked_at()))
         case Grouping.TOPICS:
-            groups = _grouped(looked_at(), lambda one: one.topic_partition.topic)
-            out.table(_TOPICS, (_topic_row(name, group, out) for name, group in groups.items()))
+            topics_found = _grouped(looked_at(), lambda one: (one.topic_partition.topic, _state(one)))
+            out.table(_TOPICS, (_topic_row(*name, group, out) for name, group in topics_found.items()))
         case Grouping.ROOTS:
-            groups = _grouped(looked_at(), lambda one: one.url.rpartition("/")[0])
-            out.table(_ROOTS, (_root_row(name, group, out) for name, group in groups.items()))
+            roots_found = _grouped(looked_at(), lambda one: one.url.rpartition("/")[0])
+            out.table(_ROOTS, (_root_row(name, group, out) for name, group in roots_found.items()))
     if damaged:
-        out.say(f"{damaged} of {len(found)} partitions are damaged: tidelog verify tells where")
+        live = sum(partition.state is DirectoryState.LIVE for partition in found)
+        out.say(f"{damaged} of {live} partitions are damaged: tidelog verify tells where")
     return FOUND_WRONG if damaged else 0
 
 
@@ -109,8 +122,12 @@ def _overviews(partitions: Sequence[Partition]) -> Iterator[Overview]:
         yield from pool.map(overview, partitions)
 
 
-def _grouped(found: Iterable[Overview], name: Callable[[Overview], str]) -> dict[str, list[Overview]]:
-    groups: dict[str, list[Overview]] = {}
+def _state(one: Overview) -> str:
+    return one.state.value.removeprefix("-") or _LIVE
+
+
+def _grouped(found: Iterable[Overview], name: Callable[[Overview], _Name]) -> dict[_Name, list[Overview]]:
+    groups: dict[_Name, list[Overview]] = {}
     for one in found:
         groups.setdefault(name(one), []).append(one)
     return groups
@@ -125,13 +142,14 @@ def _partition_row(one: Overview, out: Output) -> Sequence[Cell]:
         one.log_start_offset,
         one.log_end_offset,
         "; ".join((*one.damage, *one.notes)) or "ok",
+        _state(one),
         *_times([one], out),
         " ".join(one.codecs) or None,
         one.url,
     )
 
 
-def _topic_row(topic: str, group: Sequence[Overview], out: Output) -> Sequence[Cell]:
+def _topic_row(topic: str, state: str, group: Sequence[Overview], out: Output) -> Sequence[Cell]:
     return (
         topic,
         len(group),
@@ -139,6 +157,7 @@ def _topic_row(topic: str, group: Sequence[Overview], out: Output) -> Sequence[C
         sum(one.segments for one in group),
         sum(one.log_end_offset - one.log_start_offset for one in group),
         _health(group),
+        state,
         *_times(group, out),
         " ".join(sorted({codec for one in group for codec in one.codecs})) or None,
     )
@@ -151,16 +170,18 @@ def _root_row(root: str, group: Sequence[Overview], out: Output) -> Sequence[Cel
     except (OSError, InvalidIndexError):
         properties = {}
     names = {name for name, _ in volume.names()}
+    live = [one for one in group if one.state is DirectoryState.LIVE]
     return (
         root,
         properties.get("node.id", properties.get("broker.id")),
-        len({one.topic_partition.topic for one in group}),
-        len(group),
+        len({one.topic_partition.topic for one in live}),
+        len(live),
+        len(group) - len(live),
         _size(sum(one.size for one in group), out),
         sum(one.segments for one in group),
         CLEAN_SHUTDOWN_FILE in names,
-        _health(group),
-        *_times(group, out),
+        _health(live),
+        *_times(live, out),
         properties.get("cluster.id"),
     )
 

@@ -32,6 +32,9 @@ def ls(
 ) -> None:
     """List partitions: size, segments, offsets, time span, codec, health.
 
+    Directories that wait to be deleted, copies of moves under way and strays are listed with that as their
+    state.
+
     Only names, index ends and the last batches are looked at, so that thousands of partitions take seconds;
     verify looks at everything. The exit code is 1 if a partition is seen to be damaged.
     """

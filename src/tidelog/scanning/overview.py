@@ -16,7 +16,7 @@ from tidelog.errors import CorruptRecordError, TornBatchError
 from tidelog.records.batches import BatchTable, scan_batches
 from tidelog.scanning.partitions import Partition, SegmentFacts
 from tidelog.scanning.volumes import FileView
-from tidelog.storage.names import FileKind, Transient, format_segment_file, parse_segment_file
+from tidelog.storage.names import DirectoryState, FileKind, Transient, format_segment_file, parse_segment_file
 from tidelog.types import Codec, TopicPartition
 
 __all__ = ["Overview", "overview"]
@@ -45,6 +45,8 @@ class Overview:
     damage: tuple[str, ...]
     notes: tuple[str, ...]
     """What is no damage but worth knowing: an unfinished last write, files that wait for the next start."""
+    state: DirectoryState = DirectoryState.LIVE
+    """Whether it is live, or what its directory is marked as."""
 
 
 def overview(partition: Partition) -> Overview:
@@ -77,6 +79,7 @@ def overview(partition: Partition) -> Overview:
         tuple(sorted(codecs)),
         tuple(damage),
         tuple(notes),
+        partition.state,
     )
 
 

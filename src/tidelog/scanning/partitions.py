@@ -5,6 +5,8 @@ A path is a root directory (of partitions), a partition directory, a list of the
 machine or behind an fsspec URL. Segments are the `.log` files that a reader may see: not `.deleted`,
 `.cleaned` or `.swap` ones. The log start offset is the checkpoint's, if the root has one, or the first
 segment's base offset. Partitions that a bulk write is being published to are seen as they were before it.
+Directories marked `-delete`, `-future` and `-stray` are passed over unless they are asked for; the root's
+checkpoints say nothing of them.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from tidelog.storage.checkpoints import parse_offsets
 from tidelog.storage.names import (
     DirectoryState,
     FileKind,
+    PartitionDirectoryName,
     Transient,
     format_segment_file,
     parse_partition_directory,
@@ -101,9 +104,17 @@ class SegmentFacts:
 class Partition:
     """A partition directory, read-only; its listing is taken once."""
 
-    def __init__(self, url: str, topic_partition: TopicPartition, root: Root | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        topic_partition: TopicPartition,
+        root: Root | None = None,
+        state: DirectoryState = DirectoryState.LIVE,
+    ) -> None:
         self.url = url
         self.topic_partition = topic_partition
+        self.state = state
+        """Whether it is live, or what its name marks it as."""
         self.is_named = False
         """Whether the path that was given is this directory itself, not a root that holds it."""
         self._root = root
@@ -209,25 +220,31 @@ class Partition:
         return kind.from_bytes(Directory(self.url), segment.base_offset, whole)
 
 
-def list_partitions(path: Paths) -> list[Partition]:
-    """All partitions under `path`, ordered by topic and number; there may be none."""
+def list_partitions(path: Paths, *, marked: bool = False) -> list[Partition]:
+    """All partitions under `path`, ordered by topic and number; there may be none.
+
+    With `marked`, directories that are not live come too, behind the live one.
+    """
     paths = [path] if isinstance(path, (str, Path)) else list(path)
-    found: dict[TopicPartition, Partition] = {}
+    found: dict[tuple[TopicPartition, str], Partition] = {}
     for url in (url for one in paths for url in _expand(str(one))):
-        for partition in _partitions_at(url):
+        for partition in _partitions_at(url, marked):
             name = partition.topic_partition
-            if name in found and found[name].url != partition.url:
-                raise InvalidInputError(f"{name} is there twice: {found[name].url} and {partition.url}")
-            found[name] = partition
-    return [found[name] for name in sorted(found)]
+            key = (name, "" if partition.state is DirectoryState.LIVE else partition.url)
+            if key in found and found[key].url != partition.url:
+                raise InvalidInputError(f"{name} is there twice: {found[key].url} and {partition.url}")
+            found[key] = partition
+    return [found[key] for key in sorted(found)]
 
 
-def find_partitions(path: Paths, topics: Collection[str] | None = None) -> list[Partition]:
-    """The partitions under `path`, of the `topics` named (None: all), ordered by topic and number."""
+def find_partitions(
+    path: Paths, topics: Collection[str] | None = None, *, marked: bool = False
+) -> list[Partition]:
+    """As `list_partitions`, of the `topics` named (None: all); InvalidInputError where there is none."""
     paths = [path] if isinstance(path, (str, Path)) else list(path)
     found = [
         partition
-        for partition in list_partitions(paths)
+        for partition in list_partitions(paths, marked=marked)
         if topics is None or partition.topic_partition.topic in topics
     ]
     missing = set(topics or ()) - {partition.topic_partition.topic for partition in found}
@@ -261,14 +278,14 @@ def _expand(path: str) -> list[str]:
     return matches
 
 
-def _partitions_at(url: str) -> Iterator[Partition]:
+def _partitions_at(url: str, marked: bool) -> Iterator[Partition]:
     """The partition at `url`, or those in the root at `url`."""
     url = url.rstrip("/") or "/"
     is_local = "://" not in url
     if is_local and not Path(url).is_dir():
         what = "is not a directory" if Path(url).exists() else "does not exist"
         raise InvalidInputError(f"{url} {what}")
-    name = _partition_name(Path(url).resolve().name if is_local else url.rpartition("/")[2])
+    name = _partition_name(Path(url).resolve().name if is_local else url.rpartition("/")[2], marked)
     try:
         names = open_volume(url).names()
     except FileNotFoundError:
@@ -276,20 +293,25 @@ def _partitions_at(url: str) -> Iterator[Partition]:
     if name is not None and not any(is_directory for _, is_directory in names):
         above = str(Path(url).resolve().parent) if is_local else url.rpartition("/")[0]
         root = Root(above, has_journal=is_local)
-        partition = Partition(url, name, root)
+        partition = _partition(url, name, root)
         partition.is_named = True
         yield partition
         return
     root = Root(url, has_journal=is_local or (JOURNAL_FILE, False) in names)
     for entry, is_directory in names:
-        name = _partition_name(entry) if is_directory else None
+        name = _partition_name(entry, marked) if is_directory else None
         if name is not None:
-            yield Partition(f"{url}/{entry}", name, root)
+            yield _partition(f"{url}/{entry}", name, root)
 
 
-def _partition_name(name: str) -> TopicPartition | None:
+def _partition(url: str, name: PartitionDirectoryName, root: Root) -> Partition:
+    is_live = name.state is DirectoryState.LIVE
+    return Partition(url, name.topic_partition, root if is_live else None, name.state)
+
+
+def _partition_name(name: str, marked: bool) -> PartitionDirectoryName | None:
     try:
         parsed = parse_partition_directory(name)
     except InvalidInputError:
         return None
-    return parsed.topic_partition if parsed.state is DirectoryState.LIVE else None
+    return parsed if marked or parsed.state is DirectoryState.LIVE else None
