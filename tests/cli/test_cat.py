@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import tidelog
 from tests.cli.command import COMMAND, on_terminal, run
 from tests.golden import GOLDEN, GoldenPartition, golden_partition, golden_partitions
 from tests.spark.conftest import require_spark
@@ -25,6 +26,9 @@ from tidelog.cli.reading import read_tasks, select
 from tidelog.cli.recordlines import RecordLines
 from tidelog.log import Log
 from tidelog.records import Header, Record, encode_records
+from tidelog.storage import LOCAL
+from tidelog.storage.write_journal import PendingPartition, PendingWrite, WriteJournal, write_journal
+from tidelog.types import TopicPartition
 
 CLEAN = GOLDEN / "clean"
 HARD = [
@@ -367,3 +371,65 @@ def test_following_goes_on_where_offsets_are_gone(tmp_path: Path, capfd: pytest.
         append(log, 1)
         assert seen(following) == [100]
         assert "offsets 3 to 99 are gone" in capfd.readouterr().err
+
+
+def test_partitions_that_come_or_move_are_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tidelog.cli.following._FIND_S", 0)
+    roots = [tmp_path / "a", tmp_path / "b"]
+
+    def seen() -> list[tuple[str, int]]:
+        found: list[tuple[str, int]] = []
+        while (batch := next(following)) is not None:
+            found += zip(batch.column("topic").to_pylist(), batch.column("offset").to_pylist(), strict=True)
+        return sorted(found)
+
+    def append(topic: str, count: int) -> None:
+        store.partition(topic).append([Record(b"x", timestamp=1)] * count, sync=True)
+
+    with tidelog.open(roots, background=False) as store:
+        store.create_topic("old", 1)
+        append("old", 3)
+        selection = select([str(root) for root in roots])
+        following = follow(selection, ("topic", "offset", "key", "value"), PlainOutput())
+        assert seen() == []
+        store.create_topic("new", 1)
+        append("new", 2)
+        assert seen() == [("new", 0), ("new", 1)], "from its start"
+        append("old", 1)
+        root = store.partition("old").root
+        assert root is not None
+        store.move_partition("old", 0, roots[0] if root.path == str(roots[1]) else roots[1])
+        append("old", 1)
+        assert seen() == [("old", 3), ("old", 4)], "where it was left"
+        assert capfd.readouterr().err == ""
+        store.delete_topic("old")
+        assert seen() == seen() == []
+        assert capfd.readouterr().err.count("is gone") == 1
+        append("new", 1)
+        assert seen() == [("new", 2)]
+
+
+def test_following_shows_a_bulk_write_when_it_is_whole(tmp_path: Path) -> None:
+    def seen() -> list[int]:
+        offsets: list[int] = []
+        while (batch := next(following)) is not None:
+            offsets += batch.column("offset").to_pylist()
+        return offsets
+
+    pending = PendingWrite(
+        "", 0, "/nowhere", ("x",), (PendingPartition(TopicPartition("t", 0), 1, 2, 0, 0, 0),)
+    )
+    with Log.open(tmp_path / "t-0") as log:
+        log.append_as_leader(encode_records([Record(b"x", timestamp=1)]))
+        following = follow(select([str(tmp_path)]), ("offset", "key", "value"), PlainOutput())
+        write_journal(LOCAL, tmp_path, WriteJournal(1, {}, pending))
+        log.append_as_leader(encode_records([Record(b"x", timestamp=1)]))
+        assert seen() == []
+        log.append_as_leader(encode_records([Record(b"x", timestamp=1)]))
+        assert seen() == []
+        write_journal(LOCAL, tmp_path, WriteJournal(2))
+        assert seen() == [1, 2]
+        log.append_as_leader(encode_records([Record(b"x", timestamp=1)]))
+        assert seen() == [3]

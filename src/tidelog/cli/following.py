@@ -2,7 +2,9 @@
 
 Each look lists the partition anew and reads the headers that have come since the last one (`log_tail`), so
 new segments are found, and an unfinished write waits for its end. What has gone or was cut back is told, and
-reading goes on with what there is.
+reading goes on with what there is. Now and then the partitions themselves are looked for: a new one is read
+from its start, one that has moved to another root from where it was left. A bulk write that is being
+published is shown when it is whole.
 """
 
 from __future__ import annotations
@@ -15,14 +17,18 @@ import pyarrow as pa
 
 from tidelog.cli.output import Output
 from tidelog.cli.reading import Selection, read_tasks
+from tidelog.errors import InvalidInputError
 from tidelog.scanning.partitions import Partition, Root
 from tidelog.scanning.ranges import OffsetRange
 from tidelog.scanning.stability import LogTail, Transactions, log_tail
 from tidelog.scanning.tasks import ScanTask
+from tidelog.types import TopicPartition
 
 __all__ = ["follow"]
 
 _PAUSE_S = 0.1
+_FIND_S = 1.0
+"""How long after a look for partitions there is another."""
 
 
 @dataclass(slots=True)
@@ -33,16 +39,51 @@ class _Place:
     offset: int
     tail: LogTail
     transactions: Transactions
+    is_gone: bool = False
 
 
 def follow(selection: Selection, columns: Sequence[str], out: Output) -> Iterator[pa.RecordBatch | None]:
     """Records as they come, for ever; None after each look, when it is time to show them."""
-    places = [_place(one) for one in selection.ranges]
+    places = {one.partition.topic_partition: _place(one) for one in selection.ranges}
+    found_at = time.monotonic()
     while True:
-        for place in places:
-            yield from read_tasks(_look(place, selection, out), columns, selection.wanted)
+        if time.monotonic() - found_at >= _FIND_S:
+            _find_more(places, selection)
+            found_at = time.monotonic()
+        for place in list(places.values()):
+            try:
+                tasks = _look(place, selection, out)
+            except FileNotFoundError:
+                _miss(place, places, selection, out)
+                continue
+            yield from read_tasks(tasks, columns, selection.wanted)
         yield None
         time.sleep(_PAUSE_S)
+
+
+def _find_more(places: dict[TopicPartition, _Place], selection: Selection) -> None:
+    """Take in partitions that were not there, and places that have changed."""
+    try:
+        found = selection.find()
+    except InvalidInputError:  # such as a partition that is in two roots, while it moves
+        return
+    for one in found:
+        place = places.get(one.topic_partition)
+        if place is None:
+            start = one.log_start_offset
+            places[one.topic_partition] = _Place(one, start, LogTail(-1, 0, start), Transactions())
+        elif place.partition.url != one.url:
+            place.partition, place.tail = one, LogTail(-1, 0, place.offset)
+            place.transactions = Transactions()
+
+
+def _miss(place: _Place, places: dict[TopicPartition, _Place], selection: Selection, out: Output) -> None:
+    """A directory is not there any more: the partition has moved, or was deleted, which is told once."""
+    before = place.partition.url
+    _find_more(places, selection)
+    if place.partition.url == before and not place.is_gone:
+        place.is_gone = True
+        out.warn(f"{place.partition.topic_partition}: {before} is gone")
 
 
 def _place(wanted: OffsetRange) -> _Place:
@@ -58,7 +99,7 @@ def _look(place: _Place, selection: Selection, out: Output) -> list[ScanTask]:
     partition = Partition(old.url, old.topic_partition, Root(old.url.rpartition("/")[0]))
     since = place.tail if place.tail.base_offset >= 0 else None
     tail = log_tail(partition, since, damage_ends_it=True)
-    end = tail.end_offset
+    end = partition.published_end(tail.end_offset)
     if selection.committed_only:
         end = min(end, place.transactions.stable_offset(partition, end))
     start = place.offset
@@ -68,10 +109,11 @@ def _look(place: _Place, selection: Selection, out: Output) -> list[ScanTask]:
     if tail.end_offset < start:
         out.warn(f"{old.topic_partition}: the log was cut back from {start} to {tail.end_offset}")
         start, since = tail.end_offset, None
-    place.partition, place.tail, place.offset = partition, tail, max(start, end)
+    place.partition, place.tail, place.offset, place.is_gone = partition, tail, max(start, end), False
     if start >= end:
         return []
-    if since is None or selection.committed_only:
+    # An earlier look may have seen more than could be shown.
+    if since is None or selection.committed_only or start < since.end_offset:
         return selection.plan(OffsetRange(partition, start, end))
     return _tasks(partition, since, tail, start, end)
 

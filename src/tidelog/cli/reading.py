@@ -53,6 +53,8 @@ class Selection:
     wanted: RecordFilter = field(default_factory=RecordFilter)
     faults: Sequence[CorruptRecordError] = ()
     """Damage at the end of logs that were to be read to their end: reading stops before it."""
+    find: Callable[[], list[Partition]] = list
+    """The partitions that it stands for, looked for again."""
 
     def complain(self) -> None:
         """Raise the first fault, once all that comes before it has been shown."""
@@ -82,11 +84,15 @@ def select(
     now_ms = time.time_ns() // 1_000_000
     start_ms = None if bounds.start_time is None else parse_time(bounds.start_time, now_ms)
     end_ms = None if bounds.end_time is None else parse_time(bounds.end_time, now_ms)
-    found = [
-        one
-        for one in find_partitions(list(paths), topics or None)
-        if not partitions or one.topic_partition.partition in partitions
-    ]
+
+    def find() -> list[Partition]:
+        return [
+            one
+            for one in find_partitions(list(paths), topics or None)
+            if not partitions or one.topic_partition.partition in partitions
+        ]
+
+    found = find()
     if not found:
         raise UsageError(f"no partition {', '.join(map(str, partitions or ()))} under {', '.join(paths)}")
     ranges, faults = [], []
@@ -103,7 +109,7 @@ def select(
         ranges.append(OffsetRange(one, max(start, one.log_start_offset), stop))
         if fault is not None and stop == end:
             faults.append(fault)
-    return Selection(ranges, committed_only, wanted or RecordFilter(), faults)
+    return Selection(ranges, committed_only, wanted or RecordFilter(), faults, find)
 
 
 def _log_end(partition: Partition) -> tuple[int, CorruptRecordError | None]:

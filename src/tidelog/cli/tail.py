@@ -27,7 +27,7 @@ def tail(
 ) -> None:
     """Print the last records, and with -f those that another process appends, as they come.
 
-    Partitions that come to be later are not followed.
+    Partitions that come to be later are followed too, from their start.
     """
     from tidelog.cli.output import make_output
     from tidelog.cli.showing import show_last
