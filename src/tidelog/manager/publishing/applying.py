@@ -24,6 +24,7 @@ from tidelog.errors import DataLossError, InvalidIndexError, LogError
 from tidelog.log import Log
 from tidelog.manager.directories import remove_tree
 from tidelog.manager.partition import Partition
+from tidelog.manager.publishing.checks import disk_error
 from tidelog.manager.publishing.staged import StagedRun, load_runs, read_manifest
 from tidelog.manager.root import Checkpoint, Root
 from tidelog.records.batches import BatchTable, scan_batches
@@ -105,9 +106,12 @@ def apply_write(
 
     def give(one: PendingPartition) -> None:
         partition = find(one.topic_partition)
-        _give(fs, partition, one, runs.get(one.topic_partition, ()))
-        if partition.log.recovery_point < partition.log_end_offset:
-            partition.flush()
+        try:
+            _give(fs, partition, one, runs.get(one.topic_partition, ()))
+            if partition.log.recovery_point < partition.log_end_offset:
+                partition.flush()
+        except OSError as error:
+            raise disk_error(error, partition.log.path, one.topic_partition.topic) from error
 
     if sum(run.piece.size for listed in runs.values() for run in listed) < _MUCH_BYTES:
         for one in pending.partitions:

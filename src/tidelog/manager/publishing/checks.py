@@ -1,4 +1,6 @@
-"""What a topic would refuse, said before anything is changed: of staged data, and of a topic's name."""
+"""What a topic would refuse, said before anything is changed: of staged data, and of a topic's name; and what
+a disk refused, with its place.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,15 @@ from tidelog.log.validation import check_timestamp
 from tidelog.manager.publishing.staged import Piece
 from tidelog.storage.names import CLUSTER_METADATA_TOPIC, is_internal_topic, topic_fault
 
-__all__ = ["check_piece", "check_topic"]
+__all__ = ["check_piece", "check_topic", "disk_error"]
+
+
+def disk_error(error: OSError, path: str, topic: str) -> OSError:
+    """The same error with the topic and the place in it; calls on an open file tell neither."""
+    if error.errno is None:
+        return error
+    place = path if error.filename is None else error.filename
+    return OSError(error.errno, f"{error.strerror} (writing records of topic {topic})", place)
 
 
 def check_topic(topic: str | None) -> None:

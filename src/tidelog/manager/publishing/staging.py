@@ -20,6 +20,7 @@ from tidelog.kernels.crc import crc32c
 from tidelog.log.incoming import scan_all
 from tidelog.log.validation import stamp
 from tidelog.manager.directories import remove_tree
+from tidelog.manager.publishing.checks import disk_error
 from tidelog.manager.publishing.staged import Manifest, Piece, table_bytes, write_manifest, write_small
 from tidelog.records.batches import BatchTable
 from tidelog.records.builder import EncodedBatches
@@ -86,6 +87,14 @@ class TaskStaging:
             return None
         staged = self._staged.setdefault(partition, _Staged())
         piece = _piece(partition, encoded.table, facts)
+        try:
+            self._put(staged, encoded, piece, config)
+        except OSError as error:
+            raise disk_error(error, self._directory, partition.topic) from error
+        return piece
+
+    def _put(self, staged: _Staged, encoded: EncodedBatches, piece: Piece, config: LogConfig) -> None:
+        """Write batches where their partition's go."""
         staged.size += piece.size
         if staged.segment is None and staged.size > config.max_segment_bytes // _PARTS_OF_SEGMENT:
             self._begin_segments(staged, config)
@@ -95,7 +104,6 @@ class TaskStaging:
             self._position += len(encoded.data)
         else:
             self._fill(staged, staged.segment, encoded, piece, config)
-        return piece
 
     def _placed(
         self, piece: Piece, file: str, position: int, table: BatchTable, is_segment: bool = False
