@@ -18,7 +18,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ import pyarrow as pa
 from tidelog.cleanup.choice import LogToClean, facts_of, plan_cleaning
 from tidelog.cleanup.cleaner import CleanReport, clean_by
 from tidelog.cleanup.splitting import splitting
-from tidelog.errors import DataLossError, InvalidInputError
+from tidelog.errors import DataLossError, InvalidInputError, TidelogError
 from tidelog.manager.partition import Partition
 from tidelog.manager.publishing.waiting import open_waiting
 from tidelog.manager.root import Checkpoint
@@ -210,7 +210,8 @@ class _Job:
         if large:
             part = self._most or share_bytes(self._spark, sum(one.size for one in large))
             with ThreadPoolExecutor(min(len(large), _MOST_AT_ONCE)) as threads:
-                rows += threads.map(lambda one: self._compact_large(one, part), large)
+                futures = [threads.submit(self._compact_large, one, part) for one in large]
+            rows += _results(futures)
         return sorted(rows, key=lambda row: (row["topic"], row["partition"]))
 
     def _compact_whole(self, chosen: Sequence[_Chosen]) -> list[dict[str, Any]]:
@@ -273,6 +274,19 @@ class _Job:
         if len(rows) != len(splits) or len(answers) != len(splits):
             raise DataLossError(f"Spark answered {len(rows)} times for {len(splits)} splits")
         return [pickle.loads(answers[number]) for number in range(len(splits))]
+
+
+def _results(futures: Sequence[Future[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """What threads found; or an error of ours rather than one of Spark's.
+
+    Spark may hand the worker of a failed task, which is about to end, to another job's task: so the error of
+    one partition can come with others that only say that a worker has ended.
+    """
+    errors = [error for future in futures if (error := future.exception()) is not None]
+    for error in errors:
+        if isinstance(error, TidelogError):
+            raise error
+    return [future.result() for future in futures]
 
 
 @dataclass(frozen=True, slots=True)
