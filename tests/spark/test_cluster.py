@@ -162,7 +162,7 @@ profiled = tidelog.spark.profile(spark, log).selectExpr("sum(records) AS n").fir
 tidelog.spark.jobs._MIN_SHARE_BYTES = 1  # several tasks for little data
 print("verifying", flush=True)
 found = [tidelog.spark.verify(spark, log, piece_bytes=5000).collect() for _ in range(3)]
-rebuilt = tidelog.spark.reindex(spark, log).collect()
+rebuilt = tidelog.spark.reindex(spark, log, piece_bytes=2000).collect()
 after = tidelog.spark.verify(spark, log).where("kind = 'damage'").count()
 print(json.dumps({
     "found": [[list(row) for row in each] for each in found],

@@ -29,7 +29,7 @@ exported = tidelog.spark.export(
     spark, root, lake, topics="golden-zstd", report=lambda *done: told.append(done)
 ).collect()
 found = tidelog.spark.verify(spark, root).where("kind = 'damage'").collect()
-rebuilt = tidelog.spark.reindex(spark, root).collect()
+rebuilt = tidelog.spark.reindex(spark, root, piece_bytes=2000).collect()
 profiled = tidelog.spark.profile(spark, root, topics="golden-zstd").toArrow()
 again = spark.read.parquet(lake).count()
 spark.stop()

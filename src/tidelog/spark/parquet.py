@@ -31,7 +31,7 @@ _MAX_OPEN = 16
 _HAVE_LEVELS = ("zstd", "gzip", "brotli")
 _DELTA = ("offset", "timestamp")
 _US_PER_DAY = 86_400_000_000
-_WRITE_ROWS = 1 << 16  # Parquet's own 1,024 at a time cost 2 % more
+_WRITE_ROWS = 1 << 13  # 1,024 rows at a time, which is the default, cost 2 % more
 
 
 @dataclass(frozen=True, slots=True)
