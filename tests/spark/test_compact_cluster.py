@@ -1,0 +1,95 @@
+"""One partition compacted by the tasks of a real cluster, an executor killed on the way."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import tidelog
+from tests.spark.conftest import SETTINGS
+from tests.spark.test_cluster import Cluster, cluster, worker_python
+from tests.spark.test_compact import NOW, same_files
+from tidelog.manager.compacting import Compaction, compact_at_rest
+from tidelog.records import Record
+from tidelog.storage import LOCAL
+
+__all__ = ["cluster", "worker_python"]
+
+CONFIG = {"cleanup.policy": "compact", "internal.segment.bytes": 20_000, "retention.ms": -1}
+SCRIPT = """
+import json, sys
+import tidelog.spark
+master, settings, root, now = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+spark = tidelog.spark.session(master, config=settings)
+spark.sparkContext.setLogLevel("OFF")
+rows = tidelog.spark.compact(spark, root, now_ms=now, max_bytes_per_task=20_000).collect()
+print(json.dumps([row.asDict() for row in rows]), flush=True)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_partition_is_compacted_by_a_cluster_though_an_executor_dies(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    with tidelog.open(tmp_path / "local") as store:
+        store.create_topic("t", 1, CONFIG)
+        for start in range(0, 60_000, 200):
+            records = [
+                Record(b"%d" % n * 8, b"%d" % (n * 7919 % 5000), timestamp=NOW)
+                for n in range(start, start + 200)
+            ]
+            store.partition("t").append(records)
+    shutil.copytree(tmp_path / "local", tmp_path / "root")
+    (local,) = compact_at_rest(Compaction(LOCAL, str(tmp_path / "local"), ("t-0",), NOW))
+    assert local.segments_before > 100
+    settings = SETTINGS | {"spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1"}
+    environment = os.environ | {
+        "PYSPARK_PYTHON": str(cluster.python),
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    root = tmp_path / "root"
+    driver = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, cluster.master, json.dumps(settings), str(root), str(NOW)],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        killed = kill_one_that_stages(cluster, driver, tmp_path / ".tidelog-staging-root")
+        said, errors = driver.communicate(timeout=1200)
+        assert driver.returncode == 0, errors[-4000:]
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(driver.pid, signal.SIGKILL)
+        driver.wait()
+    assert killed not in cluster.executors()
+    (row,) = json.loads(said.splitlines()[-1])
+    assert (row["segments"], row["bytes"]) == (local.segments, local.size_bytes)
+    assert same_files(root, tmp_path / "local")
+    assert not list((tmp_path / ".tidelog-staging-root").iterdir())
+
+
+def kill_one_that_stages(cluster: Cluster, driver: subprocess.Popen[str], staging: Path) -> int:
+    """Kill an executor while tasks map keys, and say which."""
+    deadline = time.monotonic() + 300
+    while time.monotonic() < deadline and driver.poll() is None:
+        executors = cluster.executors()
+        if len(executors) > 1 and any(staging.glob("compact-*/t-0/*")):
+            os.kill(executors[0], signal.SIGKILL)
+            return executors[0]
+        time.sleep(0.02)
+    raise AssertionError("no task has staged anything")
