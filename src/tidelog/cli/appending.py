@@ -14,12 +14,12 @@ import pyarrow as pa
 
 from tidelog.cli.errors import UsageError
 from tidelog.cli.inputs import InputOptions, read_records
-from tidelog.cli.loading import LoadBar
+from tidelog.cli.loading import opened_root
 from tidelog.cli.output import Cell, Column, Output
 from tidelog.config import LogConfig
 from tidelog.errors import InvalidInputError
 from tidelog.log import Log
-from tidelog.manager import Store, open_store
+from tidelog.manager import Store
 from tidelog.manager.publishing.checks import check_topic
 from tidelog.manager.publishing.existing import TopicFacts, existing_topics
 from tidelog.manager.recovery import is_partition
@@ -190,11 +190,7 @@ def _writer(destination: Destination, output: Output, codec: Codec, sync: bool) 
         with Log.open(destination.bare) as log:
             yield lambda _, rows: _append_to_log(log, rows, codec, sync)
         return
-    with LoadBar(output) as tell:
-        store = open_store(
-            destination.root, create=destination.create is not None, background=False, on_event=tell
-        )
-    with store:
+    with opened_root(destination.root, output, create=destination.create is not None) as store:
         _make_topic(store, destination)
 
         def write(partition: TopicPartition, rows: pa.RecordBatch) -> tuple[int, int]:

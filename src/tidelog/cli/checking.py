@@ -9,10 +9,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tidelog.cli.errors import FOUND_WRONG, UsageError
-from tidelog.cli.loading import LoadBar
+from tidelog.cli.loading import LoadBar, opened_root
 from tidelog.cli.output import Cell, Column, Output
 from tidelog.cli.reporting import Reporter
-from tidelog.manager import open_store
 from tidelog.manager.keeping import KeepingFileSystem
 from tidelog.manager.recovery import Recovered, is_partition, recover_partition, recover_root
 from tidelog.manager.retaining import PlannedRetention, plan_root_retention
@@ -209,9 +208,7 @@ def retain_path(path: Path, output: Output, *, dry_run: bool, settings: Sequence
 def _retain(root: str, only: TopicPartition | None, output: Output) -> Iterator[PlannedRetention]:
     if not LOCAL.exists(f"{root}/{META_PROPERTIES_FILE}"):
         raise UsageError(f"{root} is no root of a broker or store (it has no {META_PROPERTIES_FILE})")
-    with LoadBar(output) as tell:
-        opened = open_store(root, create=False, background=False, on_event=tell)
-    with opened as store:
+    with opened_root(root, output) as store:
         for partition, plan in store.apply_retention(only).items():
             log = store.partition(partition.topic, partition.partition).log
             yield PlannedRetention(partition, log.path, log.config, len(log.segments), plan)

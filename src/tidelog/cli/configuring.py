@@ -7,8 +7,8 @@ from pathlib import Path
 
 from tidelog.cli.checking import existing_directory
 from tidelog.cli.errors import UsageError
+from tidelog.cli.loading import opened_root
 from tidelog.cli.output import Cell, Column, Output
-from tidelog.cli.trimming import opened_root
 from tidelog.config import LogConfig
 from tidelog.manager.brokerconfig import broker_keys
 from tidelog.manager.metadata.files import read_cluster_metadata

@@ -1,15 +1,20 @@
-"""Progress of loading and recovering logs, drawn from a store's events."""
+"""Opening a root: progress of loading and recovering its logs, drawn from a store's events."""
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from tidelog.cli.output import Output, Progress
+from tidelog.manager import Store, open_store
 from tidelog.manager.events import Event, LoadProgress, LoadStarted
 
-__all__ = ["LoadBar"]
+if TYPE_CHECKING:
+    from _typeshed import StrPath
+
+__all__ = ["LoadBar", "opened_root"]
 
 
 class LoadBar:
@@ -45,3 +50,12 @@ class LoadBar:
                 self._done[root] = bytes_done
             case _:
                 pass
+
+
+@contextmanager
+def opened_root(root: StrPath, output: Output, *, create: bool = False) -> Iterator[Store]:
+    """A root under its lock, recovered if need be; nothing happens in it by itself."""
+    with LoadBar(output) as tell:
+        store = open_store(root, create=create, background=False, on_event=tell)
+    with store:
+        yield store

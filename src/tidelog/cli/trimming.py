@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from tidelog.cli.checking import existing_directory
 from tidelog.cli.errors import UsageError
-from tidelog.cli.loading import LoadBar
+from tidelog.cli.loading import opened_root
 from tidelog.cli.output import Cell, Column, Output
 from tidelog.cli.words import parse_time
-from tidelog.manager import Partition, Store, open_store
+from tidelog.manager import Partition, Store
 from tidelog.manager.recovery import is_partition
 from tidelog.manager.trimming import Trim, plan_trim, trim
 from tidelog.scanning.partitions import find_partitions
 from tidelog.storage import LOCAL
 from tidelog.storage.names import CLUSTER_METADATA_TOPIC, META_PROPERTIES_FILE, parse_partition_directory
 
-__all__ = ["Selection", "opened_root", "trim_path"]
+__all__ = ["Selection", "trim_path"]
 
 _COLUMNS = (
     Column("partition", "PARTITION"),
@@ -64,15 +63,6 @@ class Selection:
             yield from store.topic(self.topic)
         else:
             yield from store
-
-
-@contextmanager
-def opened_root(root: str, output: Output) -> Iterator[Store]:
-    """A root under its lock, recovered if need be; nothing happens in it by itself."""
-    with LoadBar(output) as tell:
-        store = open_store(root, create=False, background=False, on_event=tell)
-    with store:
-        yield store
 
 
 def trim_path(
