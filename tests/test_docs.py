@@ -75,7 +75,8 @@ def run_console(block: Block, directory: Path) -> None:
         assert re.fullmatch(pattern, done.stdout), f"{block.where}: {command}\nprinted:\n{done.stdout}"
 
 
-RUN_ELSEWHERE = ("spark.md", "spark-write.md")  # tests/spark/test_docs.py, in the session that is there
+# by tests/spark/test_docs.py, where there is Spark
+RUN_ELSEWHERE = ("spark.md", "spark-write.md", "topic-to-parquet.md")
 
 
 def run_document(document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
