@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -184,10 +185,8 @@ from tidelog.spark import Columns, FileSource
 source, root, value = sys.argv[1:]
 spark = tidelog.spark.session("local[2]", config=SETTINGS)
 spark.sparkContext.setLogLevel("OFF")
-print("begin", flush=True)
 tidelog.spark.ingest(spark, FileSource("parquet", source), root, topic="t", name="x", files_at_a_time=1,
                      columns=Columns(value=value), options={"partitions": 3})
-print("done", flush=True)
 """
 
 
@@ -195,29 +194,24 @@ print("done", flush=True)
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("value", ["name", "concat(name, '')"], ids=["by-tasks", "by-spark"])
 def test_an_ingest_killed_at_random_takes_every_row_once(tmp_path: Path, value: str) -> None:
-    """The whole family of processes at once, again and again, until a run gets through."""
-    files = 12
+    """The whole family of processes at once, in the middle of a batch, again and again."""
+    files, ledger = 12, tmp_path / ".tidelog-ingest" / "x"
     for number in range(files):
         write_parquet(tmp_path / "in" / f"{number}.parquet", 1000 * number, 1000)
     command = [sys.executable, "-c", KILLED, str(tmp_path / "in"), str(tmp_path / "root"), value]
     dice = random.Random(value)
-    kills = 0
-    for wait_s in [*(dice.uniform(0.2, 3.0) for _ in range(8)), None]:
-        run = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
-        )
-        assert run.stdout is not None
+    for batches in (1, 4, 7, 10):
+        run = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
         try:
-            assert run.stdout.readline() == b"begin\n"
-            run.wait(wait_s if wait_s is not None else 300)
-        except subprocess.TimeoutExpired:
-            kills += 1
+            while run.poll() is None and not (ledger / f"batch-{batches - 1:08}.json").exists():
+                time.sleep(0.01)
+            assert run.poll() is None
+            time.sleep(dice.uniform(0, 1))
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(run.pid, signal.SIGKILL)
             run.wait()
-    assert kills
-    assert run.returncode == 0
+    assert subprocess.run(command, stderr=subprocess.DEVNULL, check=False).returncode == 0
     with tidelog.open(tmp_path / "root") as store:
         found = [int(value[1:]) for values in contents(store).values() for value in values]
     assert sorted(found) == list(range(1000 * files))
