@@ -21,7 +21,7 @@ from tidelog.storage import LOCAL
 from tidelog.storage.names import FileKind
 
 CLEAN = GOLDEN / "clean"
-PIECE_BYTES = (150, 1000, 5000)
+PIECE_BYTES = (150, 1500)
 
 
 def one_walk(task: ReindexTask) -> BatchTable | None:
