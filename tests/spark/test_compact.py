@@ -67,21 +67,24 @@ def same_files(one: Path, two: Path) -> bool:
     return True
 
 
-@pytest.mark.parametrize(("most", "dedupe_bytes"), [(None, 1 << 20), (9000, 1 << 20), (20_000, 24 * 50)])
+@pytest.mark.parametrize("most", [None, 9000])
 def test_compaction_leaves_what_the_local_command_leaves(
-    most: int | None, dedupe_bytes: int, spark: SparkSession, tmp_path: Path
+    most: int | None, spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Partitions whole, in parts, and in parts when their keys take several rounds."""
+    """Partitions whole, and in parts."""
     make_root(tmp_path / "local")
     shutil.copytree(tmp_path / "local", tmp_path / "spark")
     names = tuple(path.name for path in (tmp_path / "local").iterdir() if path.is_dir())
-    request = Compaction(LOCAL, str(tmp_path / "local"), names, NOW, dedupe_buffer_bytes=dedupe_bytes)
+    request = Compaction(LOCAL, str(tmp_path / "local"), names, NOW)
     local = {done.partition: done for done in compact_at_rest(request)}
     planned = tidelog.spark.compact(spark, tmp_path / "spark", now_ms=NOW, dry_run=True).toArrow().to_pylist()
     told: list[tuple[int, int]] = []
-    how = {"dedupe_bytes": dedupe_bytes, "max_bytes_per_task": most}
     frame = tidelog.spark.compact(
-        spark, tmp_path / "spark", now_ms=NOW, report=lambda *now: told.append(now), **how
+        spark,
+        tmp_path / "spark",
+        now_ms=NOW,
+        max_bytes_per_task=most,
+        report=lambda *now: told.append(now),
     )
     found = frame.toArrow().to_pylist()
     assert told[-1][0] == told[-1][1] == max(total for _, total in told)

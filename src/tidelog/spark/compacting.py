@@ -212,6 +212,8 @@ class _Job:
             with ThreadPoolExecutor(min(len(large), _MOST_AT_ONCE)) as threads:
                 futures = [threads.submit(self._compact_large, one, part) for one in large]
             rows += _results(futures)
+        if self._report is not None:
+            self._report(self._total, self._total)
         return sorted(rows, key=lambda row: (row["topic"], row["partition"]))
 
     def _compact_whole(self, chosen: Sequence[_Chosen]) -> list[dict[str, Any]]:
