@@ -12,6 +12,7 @@ A streaming batch is known by its query's id and its number, a batch write by th
 
 from __future__ import annotations
 
+import re
 import shutil
 import uuid
 from collections.abc import Iterator, Sequence
@@ -46,6 +47,7 @@ _TYPES: dict[str, tuple[str, ...]] = {
     "timestamp": ("timestamp", "timestamp_ntz", "bigint"),
     "headers": (_HEADERS,),
 }
+_NAME_LENGTH = 80
 _QUERY, _BATCH, _RUN = "sql.streaming.queryId", "streaming.sql.batchId", "spark.jobGroup.id"
 
 
@@ -95,7 +97,9 @@ class BatchSink(_Sink, DataSourceArrowWriter):
 
     def __init__(self, options: SinkOptions, schema: StructType, overwrite: bool) -> None:
         super().__init__(options, schema, overwrite)
-        self._directory = f"{options.staging}/write-{uuid.uuid4().hex}"
+        # Who writes under a name may know by it what a run that was killed has left (`file_ingesting`).
+        name = re.sub(r"[^\w.-]", "-", options.write_id, flags=re.ASCII)[:_NAME_LENGTH] or "write"
+        self._directory = f"{options.staging}/{name}-{uuid.uuid4().hex}"
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedTask:
         """Stage the rows of a task."""
