@@ -103,7 +103,8 @@ def _ingest(spark: Any, job: dict[str, Any]) -> int:
 def _compact(spark: Any, job: dict[str, Any]) -> int:
     root = Path(job["target"])
     shutil.rmtree(root, ignore_errors=True)
-    shutil.copytree(job["path"], root)  # its time does not count
+    shutil.copytree(job["path"], root)  # its time does not count, nor that of bringing it to the disk
+    os.sync()
     begin = time.perf_counter()
     most = job.get("max_bytes_per_task")
     report = tidelog.spark.compact(spark, root, now_ms=job["now_ms"], max_bytes_per_task=most)
