@@ -20,6 +20,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -125,7 +126,7 @@ def _commit(bench: Bench) -> Iterator[Row]:
         return
     batches = bench.effort.scale(2_000, 8_000)
     small, large = (
-        bench.best_on(lambda size=size: _staged(bench, batches, size), _publish) for size in (16_000, 64_000)
+        bench.best_on(partial(_staged, bench, batches, size), _publish) for size in (16_000, 64_000)
     )
     yield Row(
         name, "ms", large * 1000, "a quarter of the bytes", small * 1000, COMMIT_BAR, lower_is_better=True
