@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from tidelog.spark.parquet import NO_DATE, DatedFiles, ParquetSettings, WrittenFile
 from tidelog.spark.places import DirectoryPlace
@@ -84,3 +86,17 @@ def test_many_dates_do_not_keep_many_files_open(tmp_path: Path) -> None:
     written = write(tmp_path, scattered)
     assert sum(file.records for file in written) == 200
     assert sorted(o for f in written for o in pq.read_table(f.path)["offset"].to_pylist()) == list(range(200))
+
+
+class FailingPlace(DirectoryPlace):
+    """A directory on a disk that does not take what was written."""
+
+    def hasten(self, name: str) -> None:
+        raise OSError(errno.EIO, "the disk", name)
+
+
+def test_a_sync_that_fails_on_the_way_is_told(tmp_path: Path) -> None:
+    files = DatedFiles(FailingPlace(tmp_path, ""), "p", SCHEMA, ParquetSettings(row_group_rows=1))
+    with pytest.raises(OSError, match="the disk"):
+        list(files.write(batch(0, [DAY])))
+        list(files.close())

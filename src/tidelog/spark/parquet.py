@@ -3,7 +3,8 @@
 Record batches come in offset order and may hold records of several dates (UTC, by the record's timestamp).
 Rows wait in memory until they make a row group; a file is closed when it has reached its size, or when more
 dates are open than is good for memory. Every file is written whole and synced under the name it is given;
-nothing here publishes it.
+nothing here publishes it. What is written is synced by a thread of its own, so that the disk works while the
+next rows are compressed.
 
 Statistics are kept of offset and timestamp, in each row group: readers skip by them. Both are delta-encoded:
 offsets cost next to nothing.
@@ -12,6 +13,7 @@ offsets cost next to nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -84,6 +86,8 @@ class DatedFiles:
         self._settings = settings
         self._open: dict[str, _OpenFile] = {}  # the one written to last is last
         self._count = 0
+        self._disk = ThreadPoolExecutor(1, "tidelog-sync")
+        self._syncing: Future[None] | None = None
 
     def write(self, batch: pa.RecordBatch) -> Iterator[WrittenFile]:
         """Take rows; yields the files that were closed."""
@@ -97,6 +101,8 @@ class DatedFiles:
                 self._write_group(file)
                 if file.sink.tell() >= self._settings.file_bytes:
                     yield self._finish(self._open.pop(date))
+                else:
+                    self._hasten(file)
             while len(self._open) > _MAX_OPEN:
                 yield self._finish(self._open.pop(next(iter(self._open))))
 
@@ -104,6 +110,7 @@ class DatedFiles:
         """Close what is open."""
         while self._open:
             yield self._finish(self._open.pop(next(iter(self._open))))
+        self._disk.shutdown()
 
     def _begin(self, date: str) -> _OpenFile:
         settings = self._settings
@@ -133,11 +140,24 @@ class DatedFiles:
         file.writer.write_table(table, row_group_size=table.num_rows)
         file.waiting, file.rows, file.size = [], 0, 0
 
+    def _hasten(self, file: _OpenFile) -> None:
+        """Have the thread sync a file, unless it is at it."""
+        if self._syncing is None or self._syncing.done():
+            self._synced()
+            self._syncing = self._disk.submit(self._place.hasten, file.path)
+
+    def _synced(self) -> None:
+        """Wait for the thread. A failed sync is told once, to whoever asked for it."""
+        if self._syncing is not None:
+            self._syncing.result()
+            self._syncing = None
+
     def _finish(self, file: _OpenFile) -> WrittenFile:
         if file.waiting:
             self._write_group(file)
         file.writer.close()
         file.sink.close()
+        self._synced()
         size = self._place.finish(file.path)
         return WrittenFile(file.path, file.date, file.records, size, file.first_offset, file.last_offset)
 

@@ -67,6 +67,9 @@ class Place(Protocol):
     def sink(self, name: str) -> Any:
         """A stream to write a file to."""
 
+    def hasten(self, name: str) -> None:
+        """Make durable what is written of a file so far, so that `finish` has less to wait for."""
+
     def finish(self, name: str) -> int:
         """Make a file durable whose stream was closed; its size."""
 
@@ -136,6 +139,10 @@ class DirectoryPlace:
         """A stream to write a file to."""
         _make_directories((self.path / name).parent)
         return pa.OSFile(str(self.path / name), "wb")
+
+    def hasten(self, name: str) -> None:
+        """Bring what is written of a file to the disk."""
+        self.finish(name)
 
     def finish(self, name: str) -> int:
         """Bring a file to the disk; its size."""
@@ -224,6 +231,9 @@ class ObjectPlace:
         """An upload; the object is there when it is closed."""
         self._make_parent(name)
         return self._fs.open(self._path(name), "wb", block_size=_SINK_BYTES)
+
+    def hasten(self, name: str) -> None:
+        """Parts are uploaded as they are written."""
 
     def finish(self, name: str) -> int:
         """The size of an uploaded object."""
