@@ -39,6 +39,7 @@ def main() -> None:
         for job, answer in zip(request["jobs"], answers, strict=True):
             if job["job"] in _AFRESH:  # removing what the last repetition wrote is not timed
                 shutil.rmtree(job["target"], ignore_errors=True)
+            os.sync()  # nor is what the job before has left for the disk
             with _Watch(job.get("watch", False)) as watch:
                 begin = clock()
                 answer["rows"] = _JOBS[job["job"]](spark, job)

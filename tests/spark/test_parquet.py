@@ -97,6 +97,6 @@ class FailingPlace(DirectoryPlace):
 
 def test_a_sync_that_fails_on_the_way_is_told(tmp_path: Path) -> None:
     files = DatedFiles(FailingPlace(tmp_path, ""), "p", SCHEMA, ParquetSettings(row_group_rows=1))
+    list(files.write(batch(0, [DAY])))
     with pytest.raises(OSError, match="the disk"):
-        list(files.write(batch(0, [DAY])))
         list(files.close())
