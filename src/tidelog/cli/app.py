@@ -21,7 +21,7 @@ from tidelog import __version__
 from tidelog.cli.errors import explain
 from tidelog.errors import TidelogError
 
-__all__ = ["INTERRUPTED", "Debug", "Json", "app", "report"]
+__all__ = ["INTERRUPTED", "Debug", "Json", "OnSpark", "app", "report"]
 
 _DEBUG = "tidelog.debug"
 INTERRUPTED = 130
@@ -111,6 +111,12 @@ def _show_version(value: bool) -> None:
 
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.", callback=_set_debug)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON lines.")]
+OnSpark = Annotated[
+    str | None,
+    typer.Option(
+        "--spark", metavar="MASTER", help="Let Spark do it, such as 'local[*]'.", show_default=False
+    ),
+]
 
 app = _App(
     name="tidelog",

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tidelog.cli.errors import FOUND_WRONG, UsageError
 from tidelog.cli.loading import LoadBar, opened_root
+from tidelog.cli.onspark import retain_on_spark
 from tidelog.cli.output import Cell, Column, Output
 from tidelog.cli.reporting import Reporter
 from tidelog.manager.keeping import KeepingFileSystem
@@ -169,18 +170,23 @@ def _recovered_row(one: Recovered) -> Sequence[Cell]:
 # ---- retention
 
 
-def retain_path(path: Path, output: Output, *, dry_run: bool, settings: Sequence[str]) -> int:
-    """Show what retention deletes from a root or partition, and delete it unless `dry_run`."""
+def retain_path(
+    path: Path, output: Output, *, dry_run: bool, settings: Sequence[str], master: str | None = None
+) -> int:
+    """Show what retention deletes from a root or partition, and delete it unless `dry_run`; the exit code."""
     directory = existing_directory(path)
     config = parse_settings(settings)
+    if config and not dry_run:
+        raise UsageError("--config is for --dry-run; what is deleted follows the topic's own config")
+    if master is not None:
+        retain_on_spark(directory, master, output, dry_run=dry_run, settings=config)
+        return 0
     alone = is_partition(LOCAL, directory)
     root = parent(directory) if alone else directory
     if dry_run:
         names = [directory.rpartition("/")[2]] if alone else list(partition_directories(LOCAL, root)[0])
         planned = plan_root_retention(LOCAL, root, names, time.time_ns() // 1_000_000, config)
     else:
-        if config:
-            raise UsageError("--config is for --dry-run; what is deleted follows the topic's own config")
         only = parse_partition_directory(Path(directory).name).topic_partition if alone else None
         planned = _retain(root, only, output)
     freed = [0, 0]

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tidelog.cli.app import Debug, Json, app
+from tidelog.cli.app import Debug, Json, OnSpark, app
 
 __all__ = ["compact"]
 
@@ -45,6 +45,7 @@ def compact(
             show_default=False,
         ),
     ] = None,
+    spark: OnSpark = None,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -52,7 +53,8 @@ def compact(
 
     The active segment is rolled first, so that everything up to the last stable offset is compacted. No
     broker may be running on the root. Topics whose cleanup.policy is not compact are left alone; a directory
-    whose topic no metadata knows is compacted because it was named.
+    whose topic no metadata knows is compacted because it was named. With --spark, tasks of a cluster that
+    shares the root's disk compact its partitions, and large ones together.
     """
     from tidelog.cli.compacting import compact_path
     from tidelog.cli.output import make_output
@@ -66,5 +68,6 @@ def compact(
             now_ms=now,
             from_start=from_start,
             settings=config or [],
+            master=spark,
         )
     )

@@ -18,6 +18,7 @@ from tidelog.cleanup.choice import CleanableSegment, LogFacts, LogToClean, plan_
 from tidelog.cli.checking import existing_directory, parse_settings
 from tidelog.cli.errors import FOUND_WRONG, UsageError
 from tidelog.cli.finding import one_partition, view_at_rest
+from tidelog.cli.onspark import compact_on_spark
 from tidelog.cli.output import Cell, Column, Output
 from tidelog.config import LogConfig
 from tidelog.manager.compacting import Advance, Compacted, Compaction, compact_at_rest, compaction_config
@@ -70,9 +71,17 @@ def compact_path(
     now_ms: int | None,
     from_start: bool,
     settings: Sequence[str],
+    master: str | None = None,
 ) -> int:
-    """Compact a root or partition, or show what would be; the exit code."""
+    """Compact a root or partition, with Spark if a master is given, or show what would be; the exit code."""
     directory = existing_directory(path)
+    if master is not None:
+        if settings:
+            raise UsageError("--config is not for --spark; what goes follows the topic's own config")
+        compact_on_spark(
+            directory, master, output, topics=topics, dry_run=dry_run, now_ms=now_ms, from_start=from_start
+        )
+        return 0
     alone = is_partition(LOCAL, directory)
     if alone and topics:
         raise UsageError(f"--topic is for roots; {directory} is one partition")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tidelog.cli.app import Debug, Json, app
+from tidelog.cli.app import Debug, Json, OnSpark, app
 
 __all__ = ["reindex"]
 
@@ -31,10 +31,7 @@ def reindex(
             show_default=False,
         ),
     ] = None,
-    spark: Annotated[
-        str | None,
-        typer.Option("--spark", metavar="MASTER", help="Run on Spark, on this master.", show_default=False),
-    ] = None,
+    spark: OnSpark = None,
     json: Json = False,
     debug: Debug = False,
 ) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tidelog.cli.app import Debug, Json, app
+from tidelog.cli.app import Debug, Json, OnSpark, app
 
 __all__ = ["retention"]
 
@@ -28,6 +28,7 @@ def retention(
             show_default=False,
         ),
     ] = None,
+    spark: OnSpark = None,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -35,4 +36,5 @@ def retention(
     from tidelog.cli.checking import retain_path
     from tidelog.cli.output import make_output
 
-    raise typer.Exit(retain_path(path, make_output(json=json), dry_run=dry_run, settings=config or []))
+    output = make_output(json=json)
+    raise typer.Exit(retain_path(path, output, dry_run=dry_run, settings=config or [], master=spark))

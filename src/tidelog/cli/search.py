@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tidelog.cli.app import Debug, Json, app
+from tidelog.cli.app import Debug, Json, OnSpark, app
 from tidelog.cli.readoptions import Form, Limit, Spread, Wanted, grouped
 
 __all__ = ["search"]
@@ -17,12 +17,6 @@ Count = Annotated[bool, typer.Option("--count", help="Only tell how many there a
 Threads = Annotated[
     int | None,
     typer.Option("--threads", metavar="N", min=1, help="How many at a time.", show_default="all cores"),
-]
-Spark = Annotated[
-    str | None,
-    typer.Option(
-        "--spark", metavar="MASTER", help="Let Spark do it, such as 'local[*]'.", show_default=False
-    ),
 ]
 
 
@@ -35,7 +29,7 @@ def search(
     limit: Limit = None,
     count: Count = False,
     threads: Threads = None,
-    spark: Spark = None,
+    spark: OnSpark = None,
     json: Json = False,
     debug: Debug = False,
 ) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tidelog.cli.app import Debug, Json, app
+from tidelog.cli.app import Debug, Json, OnSpark, app
 
 __all__ = ["trim"]
 
@@ -43,6 +43,7 @@ def trim(
         typer.Option("--partition", min=0, help="Of a topic: only this partition.", show_default=False),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would go.")] = False,
+    spark: OnSpark = None,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -55,4 +56,4 @@ def trim(
     from tidelog.cli.trimming import Selection, trim_path
 
     selection = Selection.of(path, topic, partition)
-    trim_path(selection, before, before_time, make_output(json=json), dry_run=dry_run)
+    trim_path(selection, before, before_time, make_output(json=json), dry_run=dry_run, master=spark)

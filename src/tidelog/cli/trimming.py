@@ -10,6 +10,7 @@ from pathlib import Path
 from tidelog.cli.checking import existing_directory
 from tidelog.cli.errors import UsageError
 from tidelog.cli.loading import opened_root
+from tidelog.cli.onspark import trim_on_spark
 from tidelog.cli.output import Cell, Column, Output
 from tidelog.cli.words import parse_time
 from tidelog.manager import Partition, Store
@@ -66,15 +67,27 @@ class Selection:
 
 
 def trim_path(
-    selection: Selection, before: int | None, before_time: str | None, output: Output, *, dry_run: bool
+    selection: Selection,
+    before: int | None,
+    before_time: str | None,
+    output: Output,
+    *,
+    dry_run: bool,
+    master: str | None = None,
 ) -> None:
-    """Trim what is selected, or show what would go."""
+    """Trim what is selected, with Spark if a master is given, or show what would go."""
     if (before is None) == (before_time is None):
         raise UsageError("say up to where: --before OFFSET or --before-time TIME")
     now_ms = time.time_ns() // 1_000_000
     moment = None if before_time is None else parse_time(before_time, now_ms)
     if before is not None and selection.partition is None:
         raise UsageError("--before is an offset of one partition: name it with --topic and --partition")
+    if master is not None:
+        if moment is None or selection.partition is not None:
+            raise UsageError("--spark is for whole roots and topics: say up to where with --before-time")
+        topic = selection.topic
+        trim_on_spark(selection.root, master, output, topic=topic, before_ms=moment, dry_run=dry_run)
+        return
     done: list[Trim] = []
 
     def rows() -> Iterator[Sequence[Cell]]:

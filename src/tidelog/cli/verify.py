@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tidelog.cli.app import Debug, Json, app
+from tidelog.cli.app import Debug, Json, OnSpark, app
 
 __all__ = ["verify"]
 
@@ -19,10 +19,7 @@ def verify(
         typer.Argument(help="A root (log.dirs) or one partition's directory.", show_default=False),
     ],
     deep: Annotated[bool, typer.Option("--deep", help="Decode every record too.")] = False,
-    spark: Annotated[
-        str | None,
-        typer.Option("--spark", metavar="MASTER", help="Run on Spark, on this master.", show_default=False),
-    ] = None,
+    spark: OnSpark = None,
     json: Json = False,
     debug: Debug = False,
 ) -> None:

@@ -91,11 +91,12 @@ def compact(
     staging = Path(options.staging, f"compact-{uuid.uuid4().hex}")
     try:
         with open_waiting(options.roots, wait_ms=options.lock_timeout_ms) as store:
-            chosen = [
-                _Chosen(partition, plan, now)
-                for partition in _selected(store, topics)
-                if (plan := _planned(partition, now, from_start, roll=not dry_run)).cleanable_bytes
-            ]
+            chosen = []
+            for partition in _selected(store, topics):
+                segments = len(partition.log.segments)
+                plan = _planned(partition, now, from_start, roll=not dry_run)
+                if plan.cleanable_bytes:
+                    chosen.append(_Chosen(partition, plan, now, segments))
             if dry_run:
                 return report_frame(spark, [one.row() for one in chosen], COMPACT_SCHEMA)
             staging.mkdir(parents=True)
@@ -134,11 +135,12 @@ def _planned(partition: Partition, now_ms: int, from_start: bool, *, roll: bool)
 class _Chosen:
     """A partition that has something to clean."""
 
-    def __init__(self, partition: Partition, plan: LogToClean, now_ms: int) -> None:
+    def __init__(self, partition: Partition, plan: LogToClean, now_ms: int, segments: int) -> None:
+        """`segments` is how many it had before it was rolled."""
         self.partition = partition
         self.plan = plan
         self.now_ms = now_ms
-        self._segments = len(partition.log.segments)
+        self._segments = segments
         self.size: int = partition.log.size
         """Bytes of its log before."""
 

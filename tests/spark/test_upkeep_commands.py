@@ -1,0 +1,92 @@
+"""`compact`, `retention` and `trim` with --spark print and leave what they do without it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.spark.test_compact import NOW, files, make_old, make_root, same_files
+from tidelog.cli.main import COMMANDS, app
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ON_SPARK = ("--spark", "local[2]")
+
+
+def run(*command: str) -> list[dict[str, Any]]:
+    assert COMMANDS
+    result = CliRunner().invoke(app, [*command, "--json"])
+    assert result.exit_code == 0, result.output
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def by_name(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(rows, key=lambda row: (row["partition"], row.get("base_offset", 0)))
+
+
+@pytest.fixture(autouse=True)
+def everybodys_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(spark), "stop", lambda self: None)
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        ("compact", ["--now", str(NOW)]),
+        ("compact", ["--now", str(NOW), "--topic", "a", "--from-start"]),
+        ("retention", []),
+        ("trim", ["--before-time", "100000"]),
+        ("trim", ["--before-time", "100000", "--topic", "old"]),
+    ],
+)
+def test_spark_prints_and_leaves_what_the_command_does(
+    command: str, options: list[str], tmp_path: Path
+) -> None:
+    local, spark = tmp_path / "local", tmp_path / "spark"
+    (make_root if command == "compact" else make_old)(local)
+    shutil.copytree(local, spark)
+    before = files(spark)
+    planned = run(command, str(spark), *options, *ON_SPARK, "--dry-run")
+    assert files(spark) == before
+    mine, theirs = run(command, str(local), *options), run(command, str(spark), *options, *ON_SPARK)
+    assert {row["partition"] for row in planned} == {row["partition"] for row in theirs}
+    assert theirs
+    shared = set(theirs[0]) - {"detail"}  # tells by the clock
+    assert len(shared) > 4
+    one, other = ([{name: row[name] for name in shared} for row in rows] for rows in (mine, theirs))
+    assert by_name(one) == by_name(other)
+    assert same_files(spark, local)
+
+
+@pytest.mark.parametrize(
+    ("command", "options", "said"),
+    [
+        ("compact", ["--config", "delete.retention.ms=0"], "--config is not for --spark"),
+        ("retention", ["--config", "retention.ms=0"], "--config is for --dry-run"),
+        ("trim", ["--before", "3", "--topic", "old", "--partition", "0"], "--spark is for whole roots"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(
+    command: str, options: list[str], said: str, tmp_path: Path
+) -> None:
+    make_old(tmp_path / "root")
+    before = files(tmp_path / "root")
+    result = CliRunner().invoke(app, [command, str(tmp_path / "root"), *options, *ON_SPARK])
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert files(tmp_path / "root") == before
+
+
+@pytest.mark.parametrize("command", ["compact", "retention"])
+def test_one_partition_is_not_for_spark(command: str, tmp_path: Path) -> None:
+    make_old(tmp_path / "root")
+    result = CliRunner().invoke(app, [command, str(tmp_path / "root" / "old-0"), *ON_SPARK])
+    assert result.exit_code == 2
+    assert "--spark is for roots" in result.stderr
