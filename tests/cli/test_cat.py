@@ -31,6 +31,12 @@ from tidelog.storage.write_journal import PendingPartition, PendingWrite, WriteJ
 from tidelog.types import TopicPartition
 
 CLEAN = GOLDEN / "clean"
+
+
+def never() -> None:
+    """Nobody presses Ctrl-C."""
+
+
 HARD = [
     b'"quoted" \\back\\',
     b"\x00\x1f\n\t\x7f",
@@ -358,7 +364,7 @@ def test_following_goes_on_where_offsets_are_gone(tmp_path: Path, capfd: pytest.
 
     with Log.open(directory) as log:
         append(log, 3)
-        following = follow(select([str(directory)]), ("offset", "key", "value"), out)
+        following = follow(select([str(directory)]), ("offset", "key", "value"), out, never)
         assert seen(following) == []
         append(log, 2)
         assert seen(following) == [3, 4]
@@ -392,7 +398,7 @@ def test_partitions_that_come_or_move_are_followed(
         store.create_topic("old", 1)
         append("old", 3)
         selection = select([str(root) for root in roots])
-        following = follow(selection, ("topic", "offset", "key", "value"), PlainOutput())
+        following = follow(selection, ("topic", "offset", "key", "value"), PlainOutput(), never)
         assert seen() == []
         store.create_topic("new", 1)
         append("new", 2)
@@ -423,7 +429,7 @@ def test_following_shows_a_bulk_write_when_it_is_whole(tmp_path: Path) -> None:
     )
     with Log.open(tmp_path / "t-0") as log:
         log.append_as_leader(encode_records([Record(b"x", timestamp=1)]))
-        following = follow(select([str(tmp_path)]), ("offset", "key", "value"), PlainOutput())
+        following = follow(select([str(tmp_path)]), ("offset", "key", "value"), PlainOutput(), never)
         write_journal(LOCAL, tmp_path, WriteJournal(1, {}, pending))
         log.append_as_leader(encode_records([Record(b"x", timestamp=1)]))
         assert seen() == []

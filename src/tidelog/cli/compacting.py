@@ -6,18 +6,17 @@ stay, and the log is closed in order. A second one ends at once; the next openin
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 
 from tidelog.cleanup.choice import CleanableSegment, LogFacts, LogToClean, plan_cleaning
 from tidelog.cli.checking import existing_directory, parse_settings
 from tidelog.cli.errors import FOUND_WRONG, UsageError
 from tidelog.cli.finding import one_partition, view_at_rest
+from tidelog.cli.interrupts import interruptible
 from tidelog.cli.onspark import compact_on_spark
 from tidelog.cli.output import Cell, Column, Output
 from tidelog.config import LogConfig
@@ -142,7 +141,7 @@ def _compact(request: Compaction, output: Output) -> int:
             done.append(one)
             yield _row(one)
 
-    with _interruptible() as check:
+    with interruptible() as check:
         output.table(_COMPACTED, rows(check))
     failed = sum(one.error is not None for one in done)
     before, after = sum(one.bytes_before for one in done), sum(one.size_bytes for one in done)
@@ -174,29 +173,6 @@ def _row(one: Compacted) -> Sequence[Cell]:
         0.0 if report is None else round(report.elapsed_s, 3),
         one.error,
     )
-
-
-@contextmanager
-def _interruptible() -> Iterator[Callable[[], None]]:
-    """Let Ctrl-C stop the work where it is safe: what is given raises KeyboardInterrupt after one."""
-    heard = False
-
-    def hear(number: int, frame: FrameType | None) -> None:
-        nonlocal heard
-        if heard:
-            raise KeyboardInterrupt
-        heard = True
-
-    def check() -> None:
-        if heard:
-            raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGINT, hear)
-    try:
-        yield check
-        check()
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 # ---- only looking

@@ -10,7 +10,7 @@ published is shown when it is whole.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -42,11 +42,14 @@ class _Place:
     is_gone: bool = False
 
 
-def follow(selection: Selection, columns: Sequence[str], out: Output) -> Iterator[pa.RecordBatch | None]:
-    """Records as they come, for ever; None after each look, when it is time to show them."""
+def follow(
+    selection: Selection, columns: Sequence[str], out: Output, check: Callable[[], None]
+) -> Iterator[pa.RecordBatch | None]:
+    """Records as they come; None after each look, when it is time to show them. `check` raises to stop."""
     places = {one.partition.topic_partition: _place(one) for one in selection.ranges}
     found_at = time.monotonic()
     while True:
+        check()
         if time.monotonic() - found_at >= _FIND_S:
             _find_more(places, selection)
             found_at = time.monotonic()
@@ -56,7 +59,9 @@ def follow(selection: Selection, columns: Sequence[str], out: Output) -> Iterato
             except FileNotFoundError:
                 _miss(place, places, selection, out)
                 continue
-            yield from read_tasks(tasks, columns, selection.wanted)
+            for batch in read_tasks(tasks, columns, selection.wanted):
+                check()
+                yield batch
         yield None
         time.sleep(_PAUSE_S)
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from tidelog.cli.errors import FOUND_WRONG
 from tidelog.cli.following import follow
+from tidelog.cli.interrupts import interruptible
 from tidelog.cli.output import Output
 from tidelog.cli.reading import Selection, last_records, read_tasks
 from tidelog.cli.recordlines import RecordLines
@@ -48,11 +49,12 @@ def show_last(selection: Selection, lines: RecordLines, out: Output, count: int,
         for batch in last_records(selection, one, count, lines.columns) if count else ():
             out.write(lines.lines(batch))
     if go_on:
-        for found in follow(selection, lines.columns, out):
-            if found is None:
-                out.flush()
-            else:
-                out.write(lines.lines(found))
+        with interruptible() as check:
+            for found in follow(selection, lines.columns, out, check):
+                if found is None:
+                    out.flush()
+                else:
+                    out.write(lines.lines(found))
     selection.complain()
     return _told(lines, out)
 

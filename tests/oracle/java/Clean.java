@@ -60,11 +60,22 @@ public final class Clean {
                 out.writeNumberField("invalid", invalid);
                 out.writeEndObject();
                 log.close();
+                awaitDeletions(new File(each.get("dir").asText()), log.config().fileDeleteDelayMs);
                 if (each.hasNonNull("copy_to")) {
                     copy(new File(each.get("dir").asText()), Path.of(each.get("copy_to").asText()));
                 }
             }
         });
+    }
+
+    /** Until files that are deleted without delay are gone: a log that is opened meanwhile stumbles over them. */
+    private static void awaitDeletions(File directory, long delayMs) throws InterruptedException {
+        for (int tries = 0; delayMs == 0 && tries < 1000; tries++) {
+            if (directory.listFiles((parent, name) -> name.endsWith(".deleted")).length == 0) {
+                return;
+            }
+            Thread.sleep(10);
+        }
     }
 
     /** All files but those that are being deleted. */
