@@ -135,8 +135,8 @@ def _commit(bench: Bench) -> Iterator[Row]:
 
 @contextmanager
 def _staged(bench: Bench, batches: int, batch_bytes: int) -> Iterator[tuple[tidelog.Store, Write]]:
-    """A store, and so many batches of one partition staged as segments."""
-    config = {"segment.bytes": str(max(batches * batch_bytes // 8, 1 << 20))}
+    """A store, and so many batches of one partition staged: eight full segments, a few are copied."""
+    config = {"segment.bytes": str((batches // 8 - 16) * batch_bytes)}
     base = Path(tempfile.mkdtemp(dir=bench.scratch))
     task = TaskStaging(str(base / "staging"), "task")
     task.expect("t", 1)
