@@ -14,9 +14,28 @@ from tidelog.records import Record
 from tidelog.records.builder import encode_batches
 from tidelog.records.record import to_arrow
 from tidelog.storage import LOCAL, FileSystem
+from tidelog.storage.write_journal import read_journal
+from tidelog.testing.crash import CrashFileSystem
 from tidelog.types import TopicPartition
 
-__all__ = ["CONFIG", "NOW", "contents", "open_root", "publish_values", "stage"]
+__all__ = [
+    "CONFIG",
+    "NOW",
+    "ROOT",
+    "SEGMENT",
+    "Values",
+    "added",
+    "check_state",
+    "contents",
+    "joined",
+    "open_root",
+    "prepare",
+    "publish_values",
+    "some",
+    "stage",
+    "steps_of_a_commit",
+    "tasks",
+]
 
 NOW = 1_700_000_000_000
 
@@ -29,6 +48,10 @@ CONFIG = BrokerConfig.from_properties(
         "num.recovery.threads.per.data.dir": "1",
     }
 )
+
+SEGMENT = {"internal.segment.bytes": 1500}
+ROOT = "/store"
+"""Where the root is in a simulated file system."""
 
 Values = Mapping[tuple[str, int], Sequence[bytes]]
 """By topic and partition."""
@@ -84,3 +107,86 @@ def contents(store: Store) -> dict[TopicPartition, list[bytes]]:
             offset += batch.num_rows
         found[partition.topic_partition] = values
     return found
+
+
+def some(topic: str, number: int, count: int, mark: str) -> list[bytes]:
+    return [f"{topic}-{number} {mark} {i:03} ".encode() + bytes(30) for i in range(count)]
+
+
+def tasks(mark: str = "new") -> list[Values]:
+    """What two tasks write; more than a segment into one partition."""
+    return [
+        {("t", 0): some("t", 0, 30, f"{mark} a"), ("t", 1): some("t", 1, 3, f"{mark} a")},
+        {("t", 0): some("t", 0, 5, f"{mark} b"), ("u", 1): some("u", 1, 9, f"{mark} b")},
+    ]
+
+
+def added(which: list[Values]) -> dict[TopicPartition, list[bytes]]:
+    found: dict[TopicPartition, list[bytes]] = {}
+    for values in which:
+        for (topic, number), some_values in values.items():
+            found.setdefault(TopicPartition(topic, number), []).extend(some_values)
+    return found
+
+
+def prepare(fs: FileSystem, root: str) -> dict[TopicPartition, list[bytes]]:
+    """A root with two topics and a few records; what is in it."""
+    with open_root(root, fs) as store:
+        for topic in ("t", "u"):
+            store.create_topic(topic, 2, SEGMENT)
+            for partition in store.topic(topic):
+                number = partition.topic_partition.partition
+                values = some(topic, number, 4 + number, "old")
+                partition.append([Record(value, timestamp=NOW) for value in values])
+        return contents(store)
+
+
+def joined(
+    one: dict[TopicPartition, list[bytes]], two: dict[TopicPartition, list[bytes]]
+) -> dict[TopicPartition, list[bytes]]:
+    return {name: one.get(name, []) + two.get(name, []) for name in {**one, **two}}
+
+
+def steps_of_a_commit(
+    overwrite: bool, links: bool = False
+) -> tuple[CrashFileSystem, int, dict[TopicPartition, list[bytes]]]:
+    fs = CrashFileSystem()
+    before = prepare(fs, ROOT)
+    start = fs.steps
+    with open_root(ROOT, fs) as store:
+        config = LogConfig.from_properties({"internal.segment.bytes": 500}) if links else None
+        publish_values(
+            store, fs, "/staging/w", tasks(), query="q", batch=3, overwrite=overwrite, log_config=config
+        )
+    return fs, start, before
+
+
+def check_state(after: CrashFileSystem, before: dict[TopicPartition, list[bytes]], overwrite: bool) -> bool:
+    """All of it or nothing, known as such; written again it is there once. Whether it was there."""
+    new = added(tasks())
+    whole = {
+        name: new.get(name, []) if overwrite else old + new.get(name, []) for name, old in before.items()
+    }
+    with open_root(ROOT, after) as store:
+        assert not store.offline_partitions
+        is_there = read_journal(after, ROOT).has("q", 3)
+        expect(contents(store), whole if is_there else before)
+        again = publish_values(
+            store, after, "/staging/again", tasks(), query="q", batch=3, overwrite=overwrite
+        )
+        assert again.is_replay == is_there
+        expect(contents(store), whole)
+    with open_root(ROOT, after) as store:
+        expect(contents(store), whole)
+    return is_there
+
+
+def expect(found: dict[TopicPartition, list[bytes]], wanted: dict[TopicPartition, list[bytes]]) -> None:
+    """Every value once, a task's in its order; segments of one task may come before another's rest."""
+    assert {name: sorted(values) for name, values in found.items()} == {
+        name: sorted(values) for name, values in wanted.items()
+    }
+    for values in found.values():
+        for mark in (b" old ", b" new a ", b" new b "):
+            mine = [value for value in values if mark in value]
+            assert mine == sorted(mine)

@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 COMMITTER = """
 import os, signal, sys
 from tests.manager.publishing import CONFIG, open_root, publish_values
-from tests.manager.test_publishing import tasks
+from tests.manager.publishing import tasks
 from tidelog.config import LogConfig
 from tidelog.storage import LOCAL
 from tidelog.testing.faults import CHANGES, FaultyFileSystem
@@ -58,7 +58,7 @@ def commit_until(base: Path, last: int, how: str) -> subprocess.CompletedProcess
 
 @pytest.mark.parametrize("how", ["appends", "links"])
 def test_a_commit_killed_at_each_step_is_whole_or_nothing(oracle: Oracle, tmp_path: Path, how: str) -> None:
-    from tests.manager.test_publishing import added, joined, prepare, tasks
+    from tests.manager.publishing import added, joined, prepare, tasks
 
     (tmp_path / "whole").mkdir()
     before = prepare(LOCAL, str(tmp_path / "whole" / "root"))

@@ -1,0 +1,106 @@
+"""Commits cut from power at every step: a write is in all its partitions or in none."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.manager.publishing import (
+    NOW,
+    ROOT,
+    added,
+    check_state,
+    contents,
+    open_root,
+    steps_of_a_commit,
+    tasks,
+)
+from tidelog.records import Record
+from tidelog.storage.write_journal import (
+    JOURNAL_FILE,
+    read_journal,
+    write_journal,
+)
+from tidelog.testing.journal import SetName
+from tidelog.types import TopicPartition
+
+
+@pytest.mark.parametrize(("overwrite", "links"), [(False, False), (False, True), (True, False)])
+@pytest.mark.parametrize("kept", ["synced", "all", "some"])
+def test_a_commit_cut_from_power_at_any_step_is_whole_or_nothing(
+    kept: str, overwrite: bool, links: bool
+) -> None:
+    fs, start, before = steps_of_a_commit(overwrite, links)
+    named = [one.inode for one in map(fs.operation, range(start, fs.steps)) if isinstance(one, SetName)]
+    assert links == (len(named) > len(set(named)))  # a link names a file that has a name
+    steps = [*range(start, fs.steps, max(2, (fs.steps - start) // 50)), fs.steps]
+    outcomes = [check_state(fs.crash(step, seed=step, kept=kept), before, overwrite) for step in steps]
+    assert not outcomes[0]
+    assert outcomes[-1]
+    settled = next(
+        step
+        for step in range(start, fs.steps + 1)
+        if read_journal(fs.crash(step, kept="synced"), ROOT).has("q", 3)
+    )
+    # What was said to be there stays there; before, lost power may take staged data with it.
+    assert all(found for step, found in zip(steps, outcomes, strict=True) if step >= settled)
+    first = outcomes.index(True)
+    assert 0 < first < len(outcomes) - 1
+    if kept == "all":
+        assert all(outcomes[first:])  # a killed process leaves all that it wrote
+
+
+def test_a_recovery_that_is_cut_itself_is_finished_by_the_next() -> None:
+    fs, start, before = steps_of_a_commit(False, True)
+    dice = random.Random(5)
+    for seed in range(40):
+        once = fs.crash(dice.randint(start, fs.steps), seed=seed)
+        begin = once.steps
+        open_root(ROOT, once).close()
+        twice = once.crash(dice.randint(begin, once.steps), seed=seed)
+        check_state(twice, before, False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(20))
+def test_commits_cut_from_power_at_every_step_in_many_ways(seed: int) -> None:
+    fs, start, before = steps_of_a_commit(bool(seed % 2), bool(seed % 4 > 1))
+    for step in range(start, fs.steps + 1):
+        check_state(fs.crash(step, seed=1000 * seed + step), before, bool(seed % 2))
+
+
+def test_staged_data_that_the_power_took_takes_the_write_back() -> None:
+    """The intent is there and the staged files are, but not their bytes."""
+    fs, start, before = steps_of_a_commit(False)
+    pending = next(
+        step
+        for step in range(start, fs.steps)
+        if read_journal(fs.crash(step, kept="all"), ROOT).pending is not None
+    )
+    after = fs.crash(pending, kept="all")
+    file = after.open("/staging/w/task-0.batches", writable=True)
+    file.pwrite(bytes(file.size()), 0)
+    file.close()
+    assert not check_state(after, before, False)
+
+
+def test_a_write_is_carried_out_behind_what_others_wrote(tmp_path: Path) -> None:
+    fs, start, before = steps_of_a_commit(False)
+    middle = next(
+        step
+        for step in range(start, fs.steps)
+        if read_journal(fs.crash(step, kept="all"), ROOT).pending is not None
+    )
+    after = fs.crash(middle, kept="all")
+    journal = read_journal(after, ROOT)
+    after.unlink(f"{ROOT}/{JOURNAL_FILE}")
+    with open_root(ROOT, after) as store:  # one that does not know the journal
+        store.partition("t", 0).append([Record(b"other", timestamp=NOW)])
+    write_journal(after, ROOT, journal)
+    with open_root(ROOT, after) as store:
+        found = contents(store)
+        name = TopicPartition("t", 0)
+        assert found[name] == [*before[name], b"other", *added(tasks())[name]]
+        assert read_journal(after, ROOT).has("q", 3)

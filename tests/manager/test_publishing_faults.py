@@ -1,0 +1,124 @@
+"""Commits that meet failing disks or staged data that is damaged or gone: nothing is published."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+import tidelog
+from tests.manager.publishing import (
+    Values,
+    added,
+    contents,
+    joined,
+    open_root,
+    prepare,
+    publish_values,
+    stage,
+    tasks,
+)
+from tidelog.errors import DataLossError, InvalidIndexError, InvalidInputError, LogOfflineError
+from tidelog.manager.publishing.committing import Write, publish
+from tidelog.storage import LOCAL
+from tidelog.storage.write_journal import (
+    read_journal,
+)
+from tidelog.testing.faults import Call, Fault, FaultyFileSystem, Rule, fail_at
+
+
+def fail_writes_to_t(number: int, code: int) -> Rule:
+    """Fail the `number`th write to a log of topic t, and all after it."""
+    fail = fail_at(number, code, times=None, written=10)
+
+    def rule(call: Call) -> Fault | None:
+        is_meant = call.operation == "pwrite" and call.path.endswith(".log") and "/t-" in call.path
+        return fail(call) if is_meant else None
+
+    return rule
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+def test_a_disk_that_fails_in_the_middle_leaves_nothing(tmp_path: Path, code: int) -> None:
+    """Each change of a log file from the first on is refused in turn, and all after it."""
+    for number in range(1, 40, 2):
+        root, staging = str(tmp_path / f"root{number}"), str(tmp_path / f"staging{number}")
+        before = prepare(LOCAL, root)
+        fs = FaultyFileSystem(LOCAL, fail_writes_to_t(number, code))
+        store = open_root(root, fs)
+        try:
+            publish_values(store, fs, staging, tasks(), query="q")
+        except (OSError, LogOfflineError):
+            failed = True
+        else:
+            failed = False
+        store.close()
+        with open_root(root) as reopened:
+            whole = joined(before, added(tasks()))
+            assert contents(reopened) == (before if failed else whole)
+            assert read_journal(LOCAL, root).has("q", 0) == (not failed)
+        if not failed:
+            assert number > 1
+            return
+    raise AssertionError("the disk never stopped failing")
+
+
+def test_a_disk_that_is_full_while_staging_is_told_with_place_and_topic(tmp_path: Path) -> None:
+    fs = FaultyFileSystem(LOCAL, fail_at(4, errno.ENOSPC, times=None))
+    with pytest.raises(OSError, match=r"No space left on device.*topic t.*/staging"):
+        stage(fs, str(tmp_path / "staging"), "task", tasks()[0], {"t": 2})
+
+
+@pytest.mark.parametrize("file", ["task-0.batches", "task-0.table", "task-0.json"])
+@pytest.mark.parametrize("damage", ["bit", "zeros", "cut", "gone"])
+def test_staged_data_that_was_damaged_is_not_published(tmp_path: Path, file: str, damage: str) -> None:
+    root, staging = str(tmp_path / "root"), tmp_path / "staging"
+    before = prepare(LOCAL, root)
+    partitions = {"t": 2, "u": 2}
+    names = tuple(stage(LOCAL, str(staging), f"task-{n}", some, partitions) for n, some in enumerate(tasks()))
+    path = staging / file
+    data = bytearray(path.read_bytes())
+    if damage == "bit":
+        data[len(data) // 2] ^= 0x10
+    if damage == "zeros":
+        data[len(data) // 2 :] = bytes(len(data) - len(data) // 2)
+    path.write_bytes(data if damage != "cut" else data[:-1])
+    if damage == "gone":
+        path.unlink()
+    with open_root(root) as store:
+        with pytest.raises((DataLossError, InvalidIndexError, InvalidInputError, FileNotFoundError)):
+            publish(store, Write(str(staging), names, "q"))
+        assert contents(store) == before
+    with open_root(root) as store:
+        assert contents(store) == before
+        assert not read_journal(LOCAL, root).has("q", 0)
+
+
+MUCH: list[Values] = [
+    {
+        (topic, number): [bytes([mark]) * 50_000 for mark in range(200)]
+        for topic in ("t", "u")
+        for number in (0, 1)
+    }
+]
+
+
+def test_much_is_published_into_several_partitions_at_a_time(tmp_path: Path) -> None:
+    with tidelog.open(tmp_path / "root", background=False) as store:
+        published = publish_values(store, LOCAL, str(tmp_path / "s"), MUCH * 2, query="q")
+        assert published.records == 8 * 200
+        assert all(partition.log.recovery_point == 400 for partition in store)
+    with tidelog.open(tmp_path / "root", background=False) as store:
+        assert contents(store) == added(MUCH * 2)
+
+
+def test_a_disk_that_fails_one_of_several_partitions_leaves_nothing_of_much(tmp_path: Path) -> None:
+    fs = FaultyFileSystem(LOCAL, fail_writes_to_t(3, errno.ENOSPC))
+    store = tidelog.open(tmp_path / "root", fs=fs, background=False)
+    with pytest.raises(OSError, match=r"No space left on device.*topic t.*t-[01]"):
+        publish_values(store, fs, str(tmp_path / "s"), MUCH, query="q")
+    store.close()
+    with tidelog.open(tmp_path / "root", background=False) as store:
+        assert not any(contents(store).values())
+        assert not read_journal(LOCAL, str(tmp_path / "root")).has("q", 0)
