@@ -111,17 +111,19 @@ def _copy(source: Path, target: Path, active_base_offset: int) -> None:
 def put_in_place(partition: Partition, staged: Path) -> None:
     """Put the segments of a copy that are new in the place of those that they stand for, oldest first.
 
-    A new segment stands for those from its base offset on up to where the copy's next one begins. One that
-    stands for none came out of the one before it, which was split: they are put in place together.
+    A new segment stands for those from its base offset on up to where the copy's next one begins. Where the
+    log has none that begins there, it holds what was split off the one before, and maybe more: both are put
+    in place together, or records would be in neither meanwhile.
     """
     log = partition.log
     places: list[tuple[list[int], list[Segment]]] = []
     for base, end in _new(staged, Path(log.path), log.segments.last.base_offset):
         old = [one for one in log.segments if base <= one.base_offset < end]
-        if old or not places:
+        if base in log.segments or not places:
             places.append(([base], old))
         else:
             places[-1][0].append(base)
+            places[-1][1].extend(old)
     for bases, old in places:
         with partition.gate:
             swap_in(log, staged, bases, old, Transient.NONE)

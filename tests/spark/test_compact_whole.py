@@ -1,0 +1,83 @@
+"""Partitions that a task compacts whole, on a copy: what the driver does with it, and what errors tell."""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from tests.cleanup.test_splitting import FAR, made
+from tests.log.logs import NOW_MS, Clock, all_records
+from tests.spark.in_process import run_here
+from tests.spark.test_compact_passes import CONFIG
+from tidelog.log import Log
+from tidelog.manager.partition import Partition
+from tidelog.manager.root import Identity, Root
+from tidelog.records import Record, encode_records
+from tidelog.spark.compaction.whole import WholeDone, WholeSplit, WholeWork, put_in_place
+from tidelog.spark.jobs import Bin
+from tidelog.storage import LOCAL
+from tidelog.types import TopicPartition
+
+
+def opened(path: Path) -> Log:
+    return Log.open(path, CONFIG, clean=True, now_ms=Clock())
+
+
+def compact_copy(log: Log, staging: Path) -> WholeDone:
+    """What a task makes of all of a log but its active segment."""
+    log.update_high_watermark(log.log_end_offset)
+    log.roll()
+    log.flush()
+    active = log.segments.last.base_offset
+    split = WholeSplit(
+        log.path, CONFIG.overrides(), log.log_start_offset, log.high_watermark, 0, active, active, NOW_MS, 1
+    )
+    work = WholeWork(str(staging), 1 << 16, 0.9)
+    ((done,),) = run_here(work, [Bin(0, (split,))])
+    assert isinstance(done, WholeDone)
+    return done
+
+
+class Dying:
+    """A gate that lets so many in and then dies."""
+
+    def __init__(self, swaps: int) -> None:
+        self.left = swaps
+
+    def __enter__(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise KeyboardInterrupt
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize("swaps", range(4))
+def test_a_driver_that_dies_after_a_split_has_lost_nothing(swaps: int, tmp_path: Path) -> None:
+    """What was split off goes into one segment with the next; no record may be in neither meanwhile."""
+
+    def segment(*offsets: int) -> bytes:
+        return b"".join(
+            encode_records([Record(b"v", b"%d" % offset, timestamp=NOW_MS)], base_offset=offset)
+            for offset in offsets
+        )
+
+    offsets = [0, 1, FAR + 5, FAR + 6, FAR + 10, FAR + 20, FAR + 21]
+    split, second, third = segment(*offsets[:4]), segment(*offsets[4:5]), segment(*offsets[5:])
+    path = made(tmp_path / "t-0", (0, split), (FAR + 10, second), (FAR + 20, third))
+    with opened(path) as log:
+        done = compact_copy(log, tmp_path / "staging")
+        assert [len(list(one.glob("*.log"))) for one in (path, Path(done.staged))] == [4, 3]
+        partition = Partition(TopicPartition("t", 0), uuid.UUID(int=0), 0)
+        partition.attach(log, Root(str(tmp_path), LOCAL, None, Identity(1, "c", uuid.UUID(int=1))))
+        partition.gate = cast(Any, Dying(swaps))
+        with suppress(KeyboardInterrupt):
+            put_in_place(partition, Path(done.staged))
+        assert [record.offset for record in all_records(log)] == offsets
+    with opened(path) as log:
+        assert [record.offset for record in all_records(log)] == offsets
