@@ -132,6 +132,26 @@ def test_a_topic_that_changed_meanwhile_is_refused(tmp_path: Path) -> None:
         assert contents(store) == {**before, TopicPartition("t", 2): []}
 
 
+@pytest.mark.parametrize("batch_bytes", [30_000, 200_000])
+def test_a_linked_segment_is_the_one_that_appending_makes(tmp_path: Path, batch_bytes: int) -> None:
+    """Byte for byte, with small batches and with large ones, which are stamped in another way."""
+    config = LogConfig.from_properties({"segment.bytes": 1 << 20})
+    values = {("t", 0): [bytes([mark]) * 9_000 for mark in range(250)]}
+    for name, staged_for in (("linked", config), ("appended", None)):
+        with open_root(str(tmp_path / name)) as store:
+            store.create_topic("t", 1, {"segment.bytes": 1 << 20})
+            store.partition("t").leader_epoch = 5
+            staging = str(tmp_path / "staging")
+            stage(LOCAL, staging, "task", values, {"t": 1}, staged_for, batch_bytes)
+            inodes = {path.stat().st_ino for path in Path(staging).rglob("*.log")}
+            publish(store, Write(staging, ("task",)))
+            names = list((tmp_path / name / "t-0").glob("*.log"))
+            assert any(path.stat().st_ino in inodes for path in names) == (name == "linked")
+    assert len(names) > 2
+    for path in names:
+        assert path.read_bytes() == (tmp_path / "linked" / "t-0" / path.name).read_bytes()
+
+
 def test_full_segments_are_linked_and_the_rest_is_appended(tmp_path: Path) -> None:
     """Into an empty log, a log with little in it (where it takes several), and one segment at a time."""
     root, staging = tmp_path / "root", str(tmp_path / "staging")

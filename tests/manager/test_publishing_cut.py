@@ -13,17 +13,23 @@ from tests.manager.publishing import (
     added,
     check_state,
     contents,
+    joined,
     open_root,
+    stage,
     steps_of_a_commit,
     tasks,
 )
+from tidelog.config import LogConfig
+from tidelog.manager.publishing.committing import Write, publish
 from tidelog.records import Record
 from tidelog.storage.write_journal import (
     JOURNAL_FILE,
     read_journal,
     write_journal,
 )
+from tidelog.testing.crash import CrashFileSystem
 from tidelog.testing.journal import SetName
+from tidelog.testing.journal import Write as DiskWrite
 from tidelog.types import TopicPartition
 
 
@@ -61,6 +67,36 @@ def test_a_recovery_that_is_cut_itself_is_finished_by_the_next() -> None:
         open_root(ROOT, once).close()
         twice = once.crash(dice.randint(begin, once.steps), seed=seed)
         check_state(twice, before, False)
+
+
+def test_segments_of_large_batches_cut_from_power_are_whole_or_nothing() -> None:
+    """Large batches are stamped by writes, small ones in a mapping."""
+    fs = CrashFileSystem()
+    with open_root(ROOT, fs) as store:
+        store.create_topic("t", 1)
+        before = contents(store)
+        staged = fs.steps
+        config = LogConfig.from_properties({"internal.segment.bytes": 300_000})
+        values = {("t", 0): [bytes([mark]) * 40_000 for mark in range(24)]}
+        stage(fs, "/staging/w", "task", values, {"t": 1}, config, batch_bytes=100_000)
+        start = fs.steps
+        publish(store, Write("/staging/w", ("task",), "q"), fs)
+        whole = joined(before, added([values]))
+        assert contents(store) == whole
+    writes = [
+        (step, one) for step in range(staged, fs.steps) if isinstance(one := fs.operation(step), DiskWrite)
+    ]
+    segments = {one.inode for step, one in writes if step < start and len(one.data) > 100_000}
+    stamped = [one for step, one in writes if step >= start and one.inode in segments]
+    assert {len(one.data) for one in stamped} == {16}  # what no checksum covers
+    outcomes = []
+    for step in range(start, fs.steps + 1, 2):
+        with open_root(ROOT, fs.crash(step, seed=step)) as store:
+            found = contents(store)
+        assert found in (before, whole)
+        outcomes.append(found == whole)
+    assert not outcomes[0]
+    assert outcomes[-1]
 
 
 @pytest.mark.slow

@@ -1,7 +1,7 @@
 """A whole segment that was made elsewhere becomes the log's next one, without being copied.
 
 1. The batches are stamped where they lie: base offsets from the log end on, and the leader epoch; neither is
-   covered by a checksum. The file is synced.
+   covered by a checksum. The file is synced; that takes as long as there are batches, not bytes.
 2. The time index is linked into the directory first: where the file system cannot do that (another one), the
    answer is no, and nothing has happened. A name is never replaced.
 3. The leader epoch is written down, the active segment is sealed (one that is empty goes), the offset index
@@ -23,12 +23,22 @@ from tidelog.log.state import LogState
 from tidelog.log.validation import stamp
 from tidelog.records.batches import BatchTable
 from tidelog.segment import SealedSegment
-from tidelog.storage import Directory
+from tidelog.storage import Directory, File
 from tidelog.storage.names import FileKind, Transient, format_segment_file
 
 __all__ = ["link_segment"]
 
 _CANNOT = (errno.EXDEV, errno.EPERM, errno.ENOTSUP, errno.EMLINK)
+_FAR_APART = 80_000
+"""From this mean size of a batch on, its stamp is written and not mapped.
+
+Kernels keep a file in folios of up to megabytes, and a mapping dirties a folio whole: the sync writes nearly
+every byte again. A write dirties one block of it, but is a call, and a piece of its own for the disk: 15 us
+a batch against 0.3 us a kilobyte, so that they meet at about this size.
+"""
+_STAMP = np.dtype([("base_offset", ">i8"), ("length", ">i4"), ("leader_epoch", ">i4")])
+"""What of a batch's header no checksum covers."""
+_LENGTH_END = 12
 _STRAYS = (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
 
 
@@ -86,15 +96,34 @@ def _stamp(staged: Directory, rows: npt.NDArray[np.int64], base_offset: int, lea
     """Give the batches their offsets and leader epoch, in place, and sync them."""
     file = staged.open(format_segment_file(0, FileKind.LOG), writable=True)
     try:
-        mapping = file.map_writable()
-        try:
-            view = mapping.buffer
-            table = BatchTable(rows.copy())
-            stamp(view, table, LogConfig(), next_offset=base_offset, leader_epoch=leader_epoch, now_ms=0)
-            view.release()
-            mapping.flush()
-        finally:
-            mapping.close()
+        if len(rows) and int(rows[:, 1].mean()) >= _FAR_APART:
+            _write_stamps(file, rows, base_offset, leader_epoch)
+        else:
+            _map_and_stamp(file, rows, base_offset, leader_epoch)
         file.sync()
     finally:
         file.close()
+
+
+def _map_and_stamp(file: File, rows: npt.NDArray[np.int64], base_offset: int, leader_epoch: int) -> None:
+    mapping = file.map_writable()
+    try:
+        view = mapping.buffer
+        table = BatchTable(rows.copy())
+        stamp(view, table, LogConfig(), next_offset=base_offset, leader_epoch=leader_epoch, now_ms=0)
+        view.release()
+        mapping.flush()
+    finally:
+        mapping.close()
+
+
+def _write_stamps(file: File, rows: npt.NDArray[np.int64], base_offset: int, leader_epoch: int) -> None:
+    """The same by a write for each batch: pages between two headers stay as they are on the disk."""
+    counts = rows[:, 3] - rows[:, 2] + 1
+    stamps = np.zeros(len(rows), _STAMP)
+    stamps["base_offset"] = base_offset + np.cumsum(counts) - counts
+    stamps["length"] = rows[:, 1] - _LENGTH_END
+    stamps["leader_epoch"] = leader_epoch
+    written = memoryview(stamps.tobytes())
+    for number, position in enumerate(rows[:, 0].tolist()):
+        file.pwrite(written[number * _STAMP.itemsize : (number + 1) * _STAMP.itemsize], position)
