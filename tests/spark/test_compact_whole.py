@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from contextlib import suppress
 from pathlib import Path
@@ -12,7 +13,8 @@ import pytest
 from tests.cleanup.test_splitting import FAR, made
 from tests.log.logs import NOW_MS, Clock, all_records
 from tests.spark.in_process import run_here
-from tests.spark.test_compact_passes import CONFIG
+from tests.spark.test_compact_passes import CONFIG, generate
+from tidelog.errors import CorruptRecordError
 from tidelog.log import Log
 from tidelog.manager.partition import Partition
 from tidelog.manager.root import Identity, Root
@@ -55,6 +57,17 @@ class Dying:
 
     def __exit__(self, *error: object) -> None:
         pass
+
+
+def test_damage_is_told_with_the_file_of_the_root(tmp_path: Path) -> None:
+    path = generate(tmp_path / "t-0", 9)
+    damaged = sorted(path.glob("*.log"))[3]
+    data = bytearray(damaged.read_bytes())
+    data[len(data) // 2] ^= 1
+    damaged.write_bytes(data)
+    with opened(path) as log, pytest.raises(CorruptRecordError, match=re.escape(f"({damaged},")) as told:
+        compact_copy(log, tmp_path / "staging")
+    assert told.value.source == str(damaged)
 
 
 @pytest.mark.parametrize("swaps", range(4))

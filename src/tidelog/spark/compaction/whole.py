@@ -17,6 +17,7 @@ from tidelog.cleanup.groups import SEGMENT_FILES
 from tidelog.cleanup.offset_map import OffsetMap
 from tidelog.cleanup.splitting import clean_splitting
 from tidelog.config import LogConfig
+from tidelog.errors import CorruptRecordError, InvalidIndexError, InvalidInputError
 from tidelog.log import Log
 from tidelog.manager.partition import Partition
 from tidelog.segment import Segment
@@ -76,22 +77,37 @@ class WholeWork:
         copy = own_name(self.staging, number) / source.name
         copy.mkdir(parents=True)
         _copy(source, copy, split.active_base_offset)
-        log = Log.open(
-            copy,
-            LogConfig.from_properties(split.config),
-            clean=True,
-            log_start_offset=split.log_start_offset,
-            high_watermark=split.high_watermark,
-        )
-        with log:
-            report = clean_splitting(
-                log,
-                keys,
-                first_dirty_offset=split.first_dirty_offset,
-                upper_bound=split.upper_bound,
-                now_ms=split.now_ms,
-            )
+        try:
+            report = _clean(copy, split, keys)
+        except (CorruptRecordError, InvalidIndexError, InvalidInputError) as error:
+            _name_original(error, str(copy), str(source))
+            raise
         return WholeDone(str(copy), report)
+
+
+def _clean(copy: Path, split: WholeSplit, keys: OffsetMap) -> CleanReport:
+    log = Log.open(
+        copy,
+        LogConfig.from_properties(split.config),
+        clean=True,
+        log_start_offset=split.log_start_offset,
+        high_watermark=split.high_watermark,
+    )
+    with log:
+        return clean_splitting(
+            log,
+            keys,
+            first_dirty_offset=split.first_dirty_offset,
+            upper_bound=split.upper_bound,
+            now_ms=split.now_ms,
+        )
+
+
+def _name_original(error: Exception, copy: str, source: str) -> None:
+    """Have an error about bytes name the file that was copied: the copy is gone when it is read."""
+    error.args = tuple(one.replace(copy, source) if isinstance(one, str) else one for one in error.args)
+    if isinstance(error, CorruptRecordError) and error.source is not None:
+        error.source = error.source.replace(copy, source)
 
 
 def _copy(source: Path, target: Path, active_base_offset: int) -> None:
