@@ -107,6 +107,18 @@ def test_compaction_leaves_what_the_local_command_leaves(
         assert len(store.partition("plain").log.segments) > 5
 
 
+def test_a_dry_run_counts_what_is_rolled_first(spark: SparkSession, tmp_path: Path) -> None:
+    """All of it is in the active segment, which a real run rolls."""
+    with tidelog.open(tmp_path / "root") as store:
+        store.create_topic("t", 1, {"cleanup.policy": "compact"})
+        store.partition("t").append([Record(b"v", b"k", timestamp=NOW)] * 9)
+    (planned,) = tidelog.spark.compact(spark, tmp_path / "root", dry_run=True).toArrow().to_pylist()
+    (done,) = tidelog.spark.compact(spark, tmp_path / "root").toArrow().to_pylist()
+    for name in ("first_dirty_offset", "end_offset", "segments_before", "bytes_before"):
+        assert planned[name] == done[name], name
+    assert done["end_offset"] == 9
+
+
 @pytest.mark.parametrize("most", [None, 1])
 def test_segments_that_stay_between_some_that_change_stay(
     most: int | None, spark: SparkSession, tmp_path: Path

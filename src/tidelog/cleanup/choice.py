@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 from tidelog.config import LogConfig
@@ -36,6 +36,7 @@ __all__ = [
     "cleanable_offsets",
     "facts_of",
     "plan_cleaning",
+    "when_rolled",
 ]
 
 
@@ -74,6 +75,12 @@ class LogFacts:
     def active_base_offset(self) -> int:
         """Where the segment that is being written begins."""
         return self.segments[-1].base_offset
+
+    @property
+    def gains_by_a_roll(self) -> bool:
+        """Whether more can be cleaned once the active segment is rolled."""
+        last = self.segments[-1]
+        return last.size > 0 and self.last_stable_offset > last.base_offset
 
     def between(self, start: int, end: int) -> Sequence[CleanableSegment]:
         """The segments from the one that holds `start` on that begin before `end`."""
@@ -144,6 +151,23 @@ def facts_of(log: Log) -> LogFacts:
         offsets.last_stable_offset,
         offsets.log_end.message_offset,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _NextSegment:
+    """The segment that a roll would begin."""
+
+    base_offset: int
+    size: int = 0
+    largest_timestamp: int = -1
+    first_batch_timestamp: int = -1
+
+
+def when_rolled(log: LogFacts) -> LogFacts:
+    """The log as it would be after a roll, where that gains something: for a plan that changes nothing."""
+    if not log.gains_by_a_roll:
+        return log
+    return replace(log, segments=(*log.segments, _NextSegment(log.log_end_offset)))
 
 
 def cleanable_offsets(log: LogFacts, checkpoint: int | None, now_ms: int) -> OffsetsToClean:

@@ -9,10 +9,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
-from tidelog.cleanup.choice import CleanableSegment, LogFacts, LogToClean, plan_cleaning
+from tidelog.cleanup.choice import LogFacts, LogToClean, plan_cleaning, when_rolled
 from tidelog.cli.checking import existing_directory, parse_settings
 from tidelog.cli.errors import FOUND_WRONG, UsageError
 from tidelog.cli.finding import one_partition, view_at_rest
@@ -178,16 +177,6 @@ def _row(one: Compacted) -> Sequence[Cell]:
 # ---- only looking
 
 
-@dataclass(frozen=True, slots=True)
-class _NextSegment:
-    """The segment that would be begun first."""
-
-    base_offset: int
-    size: int = 0
-    largest_timestamp: int = -1
-    first_batch_timestamp: int = -1
-
-
 def _show(request: Compaction, output: Output, image: MetadataImage) -> int:
     read = [0, 0]
 
@@ -227,9 +216,5 @@ def _facts(request: Compaction, name: str, config: LogConfig) -> tuple[LogFacts,
         for kind in (Checkpoint.HIGH_WATERMARKS, Checkpoint.CLEANED)
     )
     stable = min(offsets.last_stable_offset, marks.get(partition, end))
-    last = segments.last
-    rolled: Sequence[CleanableSegment] = list(segments)
-    if last.size and stable > last.base_offset:
-        rolled = [*segments, _NextSegment(end)]
-    facts = LogFacts(rolled, config, offsets.log_start, stable, end)
+    facts = when_rolled(LogFacts(tuple(segments), config, offsets.log_start, stable, end))
     return facts, None if request.from_start else cleaned.get(partition)

@@ -261,7 +261,7 @@ class _Job:
     def _compact(self, log: Log) -> Compacted:
         segments = log.segments
         done = Compacted(self.partition, self.path, len(segments), segments.size_in_bytes)
-        if segments.last.size and log.last_stable_offset > segments.last.base_offset:
+        if facts_of(log).gains_by_a_roll:
             log.roll()
         cleaned = self.hold.checkpoint(Checkpoint.CLEANED).get(self.partition)
         checkpoint = None if self.request.from_start else cleaned

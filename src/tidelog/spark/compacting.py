@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tidelog.cleanup.choice import LogToClean, facts_of, plan_cleaning
+from tidelog.cleanup.choice import LogToClean, facts_of, plan_cleaning, when_rolled
 from tidelog.cleanup.cleaner import CleanReport, clean_by
 from tidelog.cleanup.splitting import splitting
 from tidelog.errors import DataLossError, InvalidInputError, TidelogError
@@ -121,15 +121,14 @@ def _selected(store: Store, topics: Iterable[str] | None) -> list[Partition]:
 
 
 def _planned(partition: Partition, now_ms: int, from_start: bool, *, roll: bool) -> LogToClean:
-    """What there is to clean, after a roll that brings all that is stable into sealed segments."""
+    """What there is to clean after a roll, which brings all that is stable into sealed segments."""
     log = partition.log
-    last = log.segments.last
-    if roll and last.size and log.last_stable_offset > last.base_offset:
+    if roll and facts_of(log).gains_by_a_roll:
         log.roll()
     partition.flush()
     root = partition.root
     known = {} if root is None or from_start else root.checkpoints[Checkpoint.CLEANED]
-    return plan_cleaning(facts_of(log), known.get(partition.topic_partition), now_ms)
+    return plan_cleaning(when_rolled(facts_of(log)), known.get(partition.topic_partition), now_ms)
 
 
 class _Chosen:
