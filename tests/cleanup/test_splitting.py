@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from pathlib import Path
 
@@ -12,7 +13,8 @@ from tests.segment.crafting import batch
 from tidelog.cleanup.cleaner import CleanReport
 from tidelog.cleanup.offset_map import OffsetMap
 from tidelog.cleanup.splitting import clean_splitting
-from tidelog.errors import CorruptRecordError
+from tidelog.errors import CorruptRecordError, InvalidTimestampError
+from tidelog.kernels.crc import crc32c
 from tidelog.log import Log
 from tidelog.records import Record, encode_records
 from tidelog.storage.names import FileKind, format_segment_file
@@ -88,6 +90,20 @@ def test_a_batch_whose_offset_was_damaged_loses_nothing(
         with pytest.raises(CorruptRecordError, match=r"does not belong behind"):
             clean(log, dirty)
         assert data_files(tmp_path / "t-0") == before
+
+
+def test_a_time_that_cannot_be_is_told_with_its_file(tmp_path: Path) -> None:
+    """Sound bytes by their checksum, but no batch can be written with that time."""
+    data = bytearray(encode_records([Record(b"old", b"a", timestamp=1), Record(b"v", b"b", timestamp=1)]))
+    data[27:35] = struct.pack(">q", -5)
+    data[17:21] = struct.pack(">I", crc32c(bytes(data[21:])))
+    path = made(tmp_path / "t-0", (0, bytes(data)), (2, b""))
+    with open_log(path) as log:
+        log.append_as_leader([Record(b"new", b"a", timestamp=1)])
+        log.roll()
+        where = re.escape(f"({path / format_segment_file(0, FileKind.LOG)}, position 0, offset 0)")
+        with pytest.raises(InvalidTimestampError, match=where):
+            clean(log)
 
 
 def test_what_was_rolled_is_on_the_disk_before_anything_goes() -> None:

@@ -160,7 +160,8 @@ class Rewriter:
     def _error(self, unpacker: Unpacker, row: list[int], fault: int) -> Exception:
         if fault == Fault.BAD_TIMESTAMP:
             return InvalidTimestampError(
-                f"the batch at position {row[0]} (offset {row[2]}) has a negative timestamp other than -1"
+                f"a negative timestamp other than -1 "
+                f"({unpacker.source or 'a segment'}, position {row[0]}, offset {row[2]})"
             )
         if fault == Fault.BAD_OFFSET:
             return unpacker.error(row, fault, "a batch's records have offsets that do not grow")

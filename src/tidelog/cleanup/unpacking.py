@@ -78,11 +78,12 @@ def _next_run(view: memoryview, position: int, source: str | None) -> BatchTable
 
 
 class Unpacker:
-    """Unpacks batches of one buffer, which holds a whole file; `source` is its name for errors."""
+    """Unpacks batches of one buffer, which holds a whole file."""
 
     def __init__(self, view: memoryview, source: str | None) -> None:
         self.view = view
-        self._source = source
+        self.source = source
+        """Its name for errors."""
         self._payloads = Payloads(view, 0, source, MAX_DECOMPRESSED)
         self.scratch = new_scratch(_SCRATCH_BYTES)
         """Where kernels decompress to."""
@@ -132,4 +133,4 @@ class Unpacker:
 
     def error(self, row: list[int], fault: int, reason: str | None = None) -> TidelogError:
         """What is wrong with a batch; `reason` in other words than the fault's own."""
-        return fault_error(fault, position=row[0], offset=row[2], source=self._source, reason=reason)
+        return fault_error(fault, position=row[0], offset=row[2], source=self.source, reason=reason)
