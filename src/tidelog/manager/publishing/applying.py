@@ -90,10 +90,17 @@ def _runs(fs: FileSystem, pending: PendingWrite) -> Mapping[TopicPartition, list
 
 def _is_whole(pending: PendingWrite, find: Find) -> bool:
     """Whether every partition has all of it already."""
-    return all(
-        find(one.topic_partition).log_end_offset >= one.base_offset + one.records
-        for one in pending.partitions
-    )
+    return all(_has_all(find(one.topic_partition).log, one) for one in pending.partitions)
+
+
+def _has_all(log: Log, one: PendingPartition) -> bool:
+    """Whether a log has a write's records, each of them: a power cut may take some from the middle."""
+    end = one.base_offset + one.records
+    if log.log_end_offset < end:
+        return False
+    there = headers_from(log, one.base_offset)
+    ours = there[there[:, 3] < end]
+    return int((ours[:, 3] - ours[:, 2] + 1).sum()) == one.records
 
 
 def apply_write(
