@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from tidelog.cleanup.retention import Deletion
 from tidelog.cli.errors import FOUND_WRONG, UsageError
 from tidelog.cli.loading import LoadBar, opened_root
 from tidelog.cli.onspark import retain_on_spark
@@ -15,7 +16,7 @@ from tidelog.cli.output import Cell, Column, Output
 from tidelog.cli.reporting import Reporter
 from tidelog.manager.keeping import KeepingFileSystem
 from tidelog.manager.recovery import Recovered, is_partition, recover_partition, recover_root
-from tidelog.manager.retaining import PlannedRetention, plan_root_retention
+from tidelog.manager.retaining import plan_root_retention
 from tidelog.manager.verification import Finding, Kind, verify_partition, verify_root
 from tidelog.manager.verification.root import partition_directories
 from tidelog.storage import LOCAL, FileSystem
@@ -23,7 +24,16 @@ from tidelog.storage.files import parent
 from tidelog.storage.names import META_PROPERTIES_FILE, FileKind, parse_partition_directory
 from tidelog.types import TopicPartition
 
-__all__ = ["existing_directory", "log_bytes", "parse_settings", "recover_path", "retain_path", "verify_path"]
+__all__ = [
+    "check_root",
+    "existing_directory",
+    "log_bytes",
+    "parse_settings",
+    "recover_path",
+    "retain_path",
+    "root_for_spark",
+    "verify_path",
+]
 
 _FINDINGS = (
     Column("kind", "KIND"),
@@ -70,6 +80,21 @@ def existing_directory(path: Path) -> str:
             f"{found} is not a directory: name a root (log.dirs) or a partition's directory in it"
         )
     return found
+
+
+def check_root(directory: str) -> None:
+    """UsageError where a directory is no root: to open one makes it one."""
+    if not LOCAL.exists(f"{directory}/{META_PROPERTIES_FILE}"):
+        raise UsageError(f"{directory} is no root of a broker or store (it has no {META_PROPERTIES_FILE})")
+
+
+def root_for_spark(path: Path) -> str:
+    """The root that goes to Spark; UsageError where it is none."""
+    directory = existing_directory(path)
+    if is_partition(LOCAL, directory):
+        raise UsageError(f"{directory} is one partition: --spark is for roots")
+    check_root(directory)
+    return directory
 
 
 # ---- verify
@@ -172,49 +197,41 @@ def _recovered_row(one: Recovered) -> Sequence[Cell]:
 
 def retain_path(
     path: Path, output: Output, *, dry_run: bool, settings: Sequence[str], master: str | None = None
-) -> int:
-    """Show what retention deletes from a root or partition, and delete it unless `dry_run`; the exit code."""
-    directory = existing_directory(path)
+) -> None:
+    """Show what retention deletes from a root or partition, and delete it unless `dry_run`."""
     config = parse_settings(settings)
     if config and not dry_run:
         raise UsageError("--config is for --dry-run; what is deleted follows the topic's own config")
     if master is not None:
-        retain_on_spark(directory, master, output, dry_run=dry_run, settings=config)
-        return 0
+        going = retain_on_spark(root_for_spark(path), master, dry_run=dry_run, settings=config)
+    else:
+        going = _going(existing_directory(path), output, dry_run=dry_run, settings=config)
+    freed = [0, 0]
+
+    def rows() -> Iterator[Sequence[Cell]]:
+        for partition, one in going:
+            freed[0] += 1
+            freed[1] += one.size
+            reason = one.reason.value
+            yield str(partition), one.base_offset, one.end_offset, one.size, reason, one.detail
+
+    output.table(_RETENTION, rows())
+    output.say(f"{freed[0]} segments {'would go' if dry_run else 'are deleted'}, {freed[1]} bytes")
+
+
+def _going(
+    directory: str, output: Output, *, dry_run: bool, settings: Mapping[str, str]
+) -> Iterator[tuple[TopicPartition, Deletion]]:
+    """The segments of a root or partition that go; unless it is a dry run, they do."""
     alone = is_partition(LOCAL, directory)
     root = parent(directory) if alone else directory
     if dry_run:
         names = [directory.rpartition("/")[2]] if alone else list(partition_directories(LOCAL, root)[0])
-        planned = plan_root_retention(LOCAL, root, names, time.time_ns() // 1_000_000, config)
-    else:
-        only = parse_partition_directory(Path(directory).name).topic_partition if alone else None
-        planned = _retain(root, only, output)
-    freed = [0, 0]
-
-    def rows() -> Iterator[Sequence[Cell]]:
-        for one in planned:
-            for deletion in one.plan.deletions:
-                freed[0] += 1
-                freed[1] += deletion.size
-                reason = deletion.reason.value
-                yield (
-                    str(one.partition),
-                    deletion.base_offset,
-                    deletion.end_offset,
-                    deletion.size,
-                    reason,
-                    deletion.detail,
-                )
-
-    output.table(_RETENTION, rows())
-    output.say(f"{freed[0]} segments {'would go' if dry_run else 'are deleted'}, {freed[1]} bytes")
-    return 0
-
-
-def _retain(root: str, only: TopicPartition | None, output: Output) -> Iterator[PlannedRetention]:
-    if not LOCAL.exists(f"{root}/{META_PROPERTIES_FILE}"):
-        raise UsageError(f"{root} is no root of a broker or store (it has no {META_PROPERTIES_FILE})")
+        for planned in plan_root_retention(LOCAL, root, names, time.time_ns() // 1_000_000, settings):
+            yield from ((planned.partition, one) for one in planned.plan.deletions)
+        return
+    only = parse_partition_directory(Path(directory).name).topic_partition if alone else None
+    check_root(root)
     with opened_root(root, output) as store:
         for partition, plan in store.apply_retention(only).items():
-            log = store.partition(partition.topic, partition.partition).log
-            yield PlannedRetention(partition, log.path, log.config, len(log.segments), plan)
+            yield from ((partition, one) for one in plan.deletions)

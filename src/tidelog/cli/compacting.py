@@ -7,12 +7,13 @@ stay, and the log is closed in order. A second one ends at once; the next openin
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from tidelog.cleanup.choice import LogFacts, LogToClean, plan_cleaning, when_rolled
-from tidelog.cli.checking import existing_directory, parse_settings
+from tidelog.cli.checking import existing_directory, parse_settings, root_for_spark
 from tidelog.cli.errors import FOUND_WRONG, UsageError
 from tidelog.cli.finding import one_partition, view_at_rest
 from tidelog.cli.interrupts import interruptible
@@ -31,6 +32,9 @@ from tidelog.storage.names import META_PROPERTIES_FILE, DirectoryState, parse_pa
 from tidelog.types import TopicPartition
 
 __all__ = ["compact_path"]
+
+_Row = Mapping[str, Any]
+"""What became of a log, by the names of `_COMPACTED`."""
 
 _PLANNED = (
     Column("partition", "PARTITION"),
@@ -72,14 +76,9 @@ def compact_path(
     master: str | None = None,
 ) -> int:
     """Compact a root or partition, with Spark if a master is given, or show what would be; the exit code."""
-    directory = existing_directory(path)
-    if master is not None:
-        if settings:
-            raise UsageError("--config is not for --spark; what goes follows the topic's own config")
-        compact_on_spark(
-            directory, master, output, topics=topics, dry_run=dry_run, now_ms=now_ms, from_start=from_start
-        )
-        return 0
+    if master is not None and settings:
+        raise UsageError("--config is not for --spark; what goes follows the topic's own config")
+    directory = existing_directory(path) if master is None else root_for_spark(path)
     alone = is_partition(LOCAL, directory)
     if alone and topics:
         raise UsageError(f"--topic is for roots; {directory} is one partition")
@@ -96,7 +95,9 @@ def compact_path(
     image = read_cluster_metadata(LOCAL, request.root).image
     for name in names if request.by_name else ():  # before anything is changed
         compaction_config(request, parse_partition_directory(name).topic_partition, image)
-    return _show(request, output, image) if dry_run else _compact(request, output)
+    if dry_run:  # a matter of names and sizes: nothing for Spark
+        return _show(request, output, image)
+    return _compact(request, output) if master is None else _compact_on_spark(request, topics, output, master)
 
 
 def _one(directory: str) -> str:
@@ -133,45 +134,64 @@ def _compact(request: Compaction, output: Output) -> int:
         with output.progress(plan.cleanable_bytes + plan.total_bytes, f"compacting {partition}") as progress:
             yield progress.advance
 
-    done: list[Compacted] = []
-
-    def rows(check: Callable[[], None]) -> Iterator[Sequence[Cell]]:
-        for one in compact_at_rest(request, observe=observe, check=check):
-            done.append(one)
-            yield _row(one)
-
     with interruptible() as check:
-        output.table(_COMPACTED, rows(check))
-    failed = sum(one.error is not None for one in done)
-    before, after = sum(one.bytes_before for one in done), sum(one.size_bytes for one in done)
+        return _tell(map(_row, compact_at_rest(request, observe=observe, check=check)), request, output)
+
+
+def _compact_on_spark(request: Compaction, topics: Sequence[str], output: Output, master: str) -> int:
+    found = compact_on_spark(
+        request.root, master, output, topics=topics, now_ms=request.now_ms, from_start=request.from_start
+    )
+    return _tell((_job_row(partition, row) for partition, row in found), request, output)
+
+
+def _tell(rows: Iterable[_Row], request: Compaction, output: Output) -> int:
+    """Show what becomes of logs; the exit code."""
+    done = failed = before = after = 0
+
+    def cells() -> Iterator[Sequence[Cell]]:
+        nonlocal done, failed, before, after
+        for row in rows:
+            done += 1
+            failed += row["error"] is not None
+            before += row["bytes_before"]
+            after += row["bytes_after"]
+            yield [row[column.name] for column in _COMPACTED]
+
+    output.table(_COMPACTED, cells())
     less = f" ({100 * (before - after) / before:.1f} % less)" if before else ""
-    skipped = len(request.names) - len(done)
     output.say(
-        f"{len(done) - failed} logs compacted, {failed} failed, {skipped} left alone; "
+        f"{done - failed} logs compacted, {failed} failed, {len(request.names) - done} left alone; "
         f"{before} bytes before, {after} after{less}"
     )
     return FOUND_WRONG if failed else 0
 
 
-def _row(one: Compacted) -> Sequence[Cell]:
+def _row(one: Compacted) -> _Row:
     report = one.report
-    return (
-        str(one.partition),
-        one.first_dirty_offset,
-        one.end_offset,
-        one.segments_before,
-        one.segments,
-        one.bytes_before,
-        one.size_bytes,
-        0 if report is None else report.records_read,
-        0 if report is None else report.stats.records_kept,
-        0 if report is None else report.stats.tombstones_dropped,
-        0 if report is None else report.stats.markers_dropped,
-        0 if report is None else report.stats.keyless,
-        0 if report is None else report.rounds,
-        0.0 if report is None else round(report.elapsed_s, 3),
-        one.error,
-    )
+    return {
+        "partition": str(one.partition),
+        "first_dirty_offset": one.first_dirty_offset,
+        "end_offset": one.end_offset,
+        "segments_before": one.segments_before,
+        "segments_after": one.segments,
+        "bytes_before": one.bytes_before,
+        "bytes_after": one.size_bytes,
+        "records_read": 0 if report is None else report.records_read,
+        "records_kept": 0 if report is None else report.stats.records_kept,
+        "tombstones_dropped": 0 if report is None else report.stats.tombstones_dropped,
+        "markers_dropped": 0 if report is None else report.stats.markers_dropped,
+        "keyless_dropped": 0 if report is None else report.stats.keyless,
+        "rounds": 0 if report is None else report.rounds,
+        "seconds": 0.0 if report is None else round(report.elapsed_s, 3),
+        "error": one.error,
+    }
+
+
+def _job_row(partition: TopicPartition, row: _Row) -> _Row:
+    """The same of what Spark's job reports; it has one error for all, and raises it."""
+    renamed = {"segments_after": row["segments"], "bytes_after": row["bytes"]}
+    return {**row, **renamed, "partition": str(partition), "error": None}
 
 
 # ---- only looking

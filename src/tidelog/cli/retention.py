@@ -37,4 +37,4 @@ def retention(
     from tidelog.cli.output import make_output
 
     output = make_output(json=json)
-    raise typer.Exit(retain_path(path, output, dry_run=dry_run, settings=config or [], master=spark))
+    retain_path(path, output, dry_run=dry_run, settings=config or [], master=spark)

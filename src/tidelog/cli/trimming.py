@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidelog.cli.checking import existing_directory
+from tidelog.cli.checking import check_root, existing_directory
 from tidelog.cli.errors import UsageError
 from tidelog.cli.loading import opened_root
 from tidelog.cli.onspark import trim_on_spark
@@ -18,7 +18,7 @@ from tidelog.manager.recovery import is_partition
 from tidelog.manager.trimming import Trim, plan_trim, trim
 from tidelog.scanning.partitions import find_partitions
 from tidelog.storage import LOCAL
-from tidelog.storage.names import CLUSTER_METADATA_TOPIC, META_PROPERTIES_FILE, parse_partition_directory
+from tidelog.storage.names import CLUSTER_METADATA_TOPIC, parse_partition_directory
 
 __all__ = ["Selection", "trim_path"]
 
@@ -50,10 +50,7 @@ class Selection:
             directory, topic, partition = str(Path(directory).parent), found.topic, found.partition
         if partition is not None and topic is None:
             raise UsageError("--partition is of a --topic: name it too")
-        if not LOCAL.exists(f"{directory}/{META_PROPERTIES_FILE}"):
-            raise UsageError(
-                f"{directory} is no root of a broker or store (it has no {META_PROPERTIES_FILE})"
-            )
+        check_root(directory)
         return cls(directory, topic, partition)
 
     def partitions(self, store: Store) -> Iterator[Partition]:
@@ -85,13 +82,16 @@ def trim_path(
     if master is not None:
         if moment is None or selection.partition is not None:
             raise UsageError("--spark is for whole roots and topics: say up to where with --before-time")
-        topic = selection.topic
-        trim_on_spark(selection.root, master, output, topic=topic, before_ms=moment, dry_run=dry_run)
-        return
+        root, topic = selection.root, selection.topic
+        trims = trim_on_spark(root, master, topic=topic, before_ms=moment, dry_run=dry_run)
+    elif dry_run:
+        trims = _planned(selection, before, moment)
+    else:
+        trims = _trimmed(selection, before, moment, output)
     done: list[Trim] = []
 
     def rows() -> Iterator[Sequence[Cell]]:
-        for one in (_planned if dry_run else _trimmed)(selection, before, moment, output):
+        for one in trims:
             done.append(one)
             start, new_start = one.log_start_offset, one.new_log_start_offset
             yield str(one.partition), start, new_start, one.segments, one.size_bytes
@@ -101,7 +101,7 @@ def trim_path(
     output.say(f"{segments} segments {'would go' if dry_run else 'are deleted'}, {size} bytes")
 
 
-def _planned(selection: Selection, before: int | None, moment: int | None, output: Output) -> Iterator[Trim]:
+def _planned(selection: Selection, before: int | None, moment: int | None) -> Iterator[Trim]:
     for partition in find_partitions(selection.root, None if selection.topic is None else {selection.topic}):
         name = partition.topic_partition
         if name.topic != CLUSTER_METADATA_TOPIC and selection.partition in (None, name.partition):

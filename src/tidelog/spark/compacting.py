@@ -56,6 +56,11 @@ COMPACT_SCHEMA = pa.schema(
         pa.field("bytes", pa.int64()),
         pa.field("records_read", pa.int64()),
         pa.field("records_kept", pa.int64()),
+        pa.field("tombstones_dropped", pa.int64()),
+        pa.field("markers_dropped", pa.int64()),
+        pa.field("keyless_dropped", pa.int64()),
+        pa.field("rounds", pa.int64()),
+        pa.field("seconds", pa.float64()),
     ]
 )
 """A row for each partition that was dirty; in a dry run what comes out is not known, and null."""
@@ -162,6 +167,11 @@ class _Chosen:
             "bytes": log.size,
             "records_read": report.records_read,
             "records_kept": report.stats.records_kept,
+            "tombstones_dropped": report.stats.tombstones_dropped,
+            "markers_dropped": report.stats.markers_dropped,
+            "keyless_dropped": report.stats.keyless,
+            "rounds": report.rounds,
+            "seconds": round(report.elapsed_s, 3),
         }
 
     def whole(self) -> WholeSplit:
