@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import threading
 import uuid
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from tidelog.errors import (
 )
 from tidelog.records import Record
 from tidelog.storage import LOCAL
-from tidelog.testing.faults import FaultyFileSystem, fail_on
+from tidelog.testing.faults import Call, FaultyFileSystem, fail_on
 from tidelog.types import TopicPartition
 
 
@@ -109,6 +110,33 @@ def test_a_move_that_was_cut_short_goes_on_where_it_was(tmp_path: Path, common: 
         assert sum(written) <= whole * (200 - common) // 200 + 300
     with tidelog.open(roots) as store:
         assert values(store, "t") == [one.value for one in some(200)]
+
+
+@pytest.mark.parametrize("appended", [0, 10, 200])
+def test_what_is_truncated_while_a_partition_moves_stays_away(tmp_path: Path, appended: int) -> None:
+    """By then the copy has it; with what is appended since, the log may even be longer than the copy."""
+    roots = [tmp_path / "a", tmp_path / "b"]
+    fs = FaultyFileSystem(LOCAL, lambda call: None)
+    with tidelog.open(roots, fs=fs, background=False) as store:
+        store.create_topic("t", 1, SMALL)
+        partition = store.partition("t")
+        fill(partition, 200)
+        later = some(appended, "later")
+
+        def truncate(call: Call) -> None:
+            if call.operation == "sync" and fnmatch(call.path, "*-future/*.log"):
+                fs.rule = lambda call: None
+                store.truncate_partition("t", 0, 100)
+                for one in later:
+                    partition.append([one])
+
+        fs.rule = truncate
+        store.move_partition("t", 0, roots[1])
+        wanted = [one.value for one in (*some(100), *later)]
+        assert Path(partition.log.path) == roots[1] / "t-0"
+        assert values(store, "t") == wanted
+    with tidelog.open(roots) as store:
+        assert values(store, "t") == wanted
 
 
 def test_a_log_that_ends_behind_its_last_record_moves(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 1. A log `<topic>-<partition>.<id>-future` is begun in the other root, where the source's log starts.
 2. Batches are copied as they are, until the copy has nearly caught up, and flushed.
-3. Appends wait from here on. The rest is copied and flushed; the copy takes the live name.
+3. Appends wait from here on. What was truncated meanwhile is cut off the copy too; the rest is copied and
+   flushed; the copy takes the live name.
 4. The metadata says that the partition is in the other root: the move counts.
 5. Appends go on, to the new log. The old one is renamed `-delete` and goes after a while.
 
@@ -45,6 +46,7 @@ def move_log(
     if partition.root is target:
         return None
     source = partition.log
+    truncations = source.truncations
     future = _resumed(partition, source, target, env) or _begun(partition, source, target, env)
     try:
         env.fs.sync_directory(target.path)
@@ -54,6 +56,8 @@ def move_log(
             if source.log_end_offset - copied <= _NEARLY:
                 break
         with partition.gate:  # steps 3 to 5
+            if source.truncations != truncations:
+                _cut_to_common(source, future)
             _copy(source, future)
             future = _ended(source, future, env)
             _switch(partition, target, future, register)
