@@ -91,6 +91,24 @@ def test_a_batch_that_was_begun_is_finished_with_its_files(
         run()
 
 
+def test_what_was_taken_is_known_beside_the_first_root_however_it_is_named(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run from another directory must find it."""
+    write_parquet(tmp_path / "in" / "a.parquet", 0, 10)
+    files = FileSource("parquet", str(tmp_path / "in"))
+    roots = [str(tmp_path / "store" / name) for name in "ab"]
+    counts = []
+    for number, root in enumerate((json.dumps(roots), roots[0], Path(roots[0]).as_uri())):
+        (tmp_path / str(number)).mkdir()
+        monkeypatch.chdir(tmp_path / str(number))
+        report = tidelog.spark.ingest(spark, files, root, topic="t")
+        counts.append(sum(row["records"] for row in report.toArrow().to_pylist()))
+        assert not list(Path.cwd().iterdir())
+    assert counts == [10, 0, 0]
+    assert [path.name[:2] for path in (tmp_path / "store" / ".tidelog-ingest").iterdir()] == ["t-"]
+
+
 @pytest.mark.parametrize("format_name", ["json", "csv", "text"])
 def test_other_files_are_taken_once_too(
     spark: SparkSession, source: Source, tmp_path: Path, format_name: str

@@ -83,7 +83,7 @@ def ingest(
                 _ingest_frame(source, chosen, sink, name)
             else:
                 files = source if isinstance(source, FileSource) else FileSource(*source)
-                progress = _progress(files, sink, name)
+                progress = _progress(files, parsed, name)
                 if is_file_source(files):
                     FileIngest(spark, files, chosen, sink, progress).run(files_at_a_time)
                 else:
@@ -161,14 +161,14 @@ def _ingest_stream(
         query.stop()
 
 
-def _progress(source: FileSource, sink: Mapping[str, str], name: str | None) -> Path:
-    """Where it is remembered what was taken: beside the root, under the ingest's name."""
+def _progress(source: FileSource, sink: SinkOptions, name: str | None) -> Path:
+    """Where it is remembered what was taken: beside the first root, under the ingest's name."""
     if name is None:
         where = json.dumps([source.format, source.path, sorted(source.options.items())])
-        name = f"{sink.get('topic', 'topics')}-{hashlib.sha256(where.encode()).hexdigest()[:12]}"
+        name = f"{sink.topic or 'topics'}-{hashlib.sha256(where.encode()).hexdigest()[:12]}"
     if "/" in name or name in ("", ".", ".."):
         raise InvalidInputError(f"{name!r} is no name for an ingest: it names a directory")
-    return Path(sink["path"]).absolute().parent / _PROGRESS / name
+    return Path(sink.roots[0]).parent / _PROGRESS / name
 
 
 class _settings:
