@@ -105,6 +105,29 @@ def test_sources_that_spark_reads_otherwise_are_left_to_it(tmp_path: Path) -> No
     assert planned(tmp_path / "twice.parquet") is None
 
 
+@pytest.mark.parametrize(
+    ("column", "one", "other"),
+    [
+        ("value", pa.string(), pa.binary()),
+        ("key", pa.string(), pa.large_string()),
+        ("timestamp", SECONDS, pa.timestamp("us", tz="UTC")),
+        ("timestamp", SECONDS, pa.int64()),
+    ],
+)
+def test_files_of_several_types_are_left_to_spark(
+    tmp_path: Path, column: str, one: pa.DataType, other: pa.DataType
+) -> None:
+    files = []
+    for number, kind in enumerate((one, other)):
+        path = tmp_path / f"{number}.parquet"
+        value = pa.array([1], kind) if column == "timestamp" else pa.array(["x"], kind)
+        pq.write_table(pa.table({"value": ["x"], column: value}), path)
+        files.append(listed(path))
+    columns = dict.fromkeys(NAMES)
+    assert all(plan_load(str(tmp_path), {}, columns, [file]) for file in files)
+    assert plan_load(str(tmp_path), {}, columns, files) is None
+
+
 def test_either_way_writes_the_same(spark: SparkSession, source: Source, tmp_path: Path) -> None:
     path = write(tmp_path / "in" / "a b.parquet", use_dictionary=False, coerce_timestamps="us")
     assert planned(path, value="(value)") is None

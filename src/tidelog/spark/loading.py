@@ -41,6 +41,8 @@ _HARMLESS_OPTIONS = frozenset({"pathglobfilter", "recursivefilelookup", "modifie
 """They choose files; the files are chosen already."""
 _OLD_CALENDAR = b"org.apache.spark.legacyDateTime"
 _types = pa.types
+_Column = tuple[str, str, pa.DataType]
+"""A column of a record, the file's column that it is, and its type there: it must be that in all files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,7 @@ def plan_load(
     paths = [local_file(one.path) for one in files]
     if any(key.lower() not in _HARMLESS_OPTIONS for key in options) or None in paths:
         return None
-    mapped: tuple[tuple[str, str], ...] | None = None
+    mapped: tuple[_Column, ...] | None = None
     groups: list[RowGroup] = []
     for path, one in zip(paths, files, strict=True):
         if path is None or _has_partition_columns(source, path):
@@ -131,7 +133,10 @@ def plan_load(
         if found is None or (mapped is not None and found != mapped):
             return None
         mapped = found
-    return None if mapped is None else LoadPlan(mapped, tuple(group for group in groups if group.rows))
+    if mapped is None:
+        return None
+    pairs = tuple((column, wanted) for column, wanted, _ in mapped)
+    return LoadPlan(pairs, tuple(group for group in groups if group.rows))
 
 
 def _has_partition_columns(source: str, path: str) -> bool:
@@ -142,7 +147,7 @@ def _has_partition_columns(source: str, path: str) -> bool:
     return "=" in str(within)
 
 
-def _columns(file: pq.ParquetFile, columns: Mapping[str, str | None]) -> tuple[tuple[str, str], ...] | None:
+def _columns(file: pq.ParquetFile, columns: Mapping[str, str | None]) -> tuple[_Column, ...] | None:
     """A file's column for each column of a record; None where it takes more than reading them."""
     schema = file.schema_arrow
     folded = [name.lower() for name in schema.names]
@@ -157,9 +162,10 @@ def _columns(file: pq.ParquetFile, columns: Mapping[str, str | None]) -> tuple[t
             if expression is None and column != "value" and column.lower() not in folded:
                 continue  # a column that records may lack
             return None
-        if not _is_ready(column, schema.field(wanted).type):
+        kind = schema.field(wanted).type
+        if not _is_ready(column, kind):
             return None
-        found.append((column, wanted))
+        found.append((column, wanted, kind))
     return tuple(found)
 
 
