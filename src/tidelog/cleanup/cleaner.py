@@ -15,7 +15,7 @@ is reached: what does not fit the map takes more rounds, not more memory.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Unpack
 
@@ -73,7 +73,7 @@ def clean_log(
         first_dirty_offset=first_dirty_offset,
         upper_bound=upper_bound,
         now_ms=now_ms,
-        **hooks,
+        checkpoint=hooks.get("checkpoint"),
     )
 
 
@@ -84,11 +84,10 @@ def clean_by(
     first_dirty_offset: int,
     upper_bound: int,
     now_ms: int,
-    **hooks: Unpack[Hooks],
+    checkpoint: Callable[[int], None] | None = None,
 ) -> CleanReport:
-    """`clean_log` by whoever does the passes; of the hooks only the checkpoint is called here."""
+    """`clean_log` by whoever does the passes; `checkpoint` is told the end offset of each round."""
     reports: list[CleanReport] = []
-    checkpoint = hooks.get("checkpoint")
     begin = first_dirty_offset
     while True:
         report = _one_round(log, passes, begin, upper_bound, now_ms)
@@ -167,5 +166,4 @@ def _one_round(log: Log, passes: Passes, start: int, upper_bound: int, now_ms: i
 def _segment_start(log: Log, offset: int) -> int:
     """The start of the segment that holds `offset`, at most that of the active one."""
     segments = log.segments
-    found = segments.floor(min(offset, segments.last.base_offset))
-    return segments.first.base_offset if found is None else found.base_offset
+    return segments.from_floor(min(offset, segments.last.base_offset))[0].base_offset
