@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidelog.errors import CorruptRecordError, TornBatchError
-from tidelog.records.batches import BatchTable, scan_batches
+from tidelog.errors import CorruptRecordError
+from tidelog.records.batches import BatchTable
 from tidelog.scanning.partitions import Partition, SegmentFacts
+from tidelog.scanning.stability import read_segment
 from tidelog.scanning.volumes import FileView
 from tidelog.storage.names import DirectoryState, FileKind, Transient, format_segment_file, parse_segment_file
 from tidelog.types import Codec, TopicPartition
@@ -23,7 +24,6 @@ __all__ = ["Overview", "overview"]
 
 _HEADER_BYTES = 61
 _OFFSET_ENTRY, _TIME_ENTRY = 8, 12
-_WINDOW = 1 << 20
 _CODECS = {int(codec): codec.label for codec in Codec}
 
 
@@ -115,28 +115,13 @@ def _read_tail(partition: Partition, segment: SegmentFacts, tail: _Tail) -> None
     """Read the headers from the last index entry to the end."""
     position = min(_last_position(partition, segment), segment.size)
     tail.end_offset = max(tail.end_offset, segment.base_offset)
-    view = partition.volume.view(segment.log_name)
-    window = _WINDOW
-    while position < min(segment.size, view.size):
-        data = view.read(position, window)
-        scan = scan_batches(
-            data, origin=position, check_crc=False, source=f"{partition.url}/{segment.log_name}"
-        )
-        _note(tail, scan.table)
-        if scan.fault is not None:
-            if not isinstance(scan.fault, TornBatchError):
-                raise scan.fault
-            if position + len(data) >= view.size:
-                tail.torn_bytes = view.size - scan.end
-                return
-            if not len(scan.table):
-                window *= 2  # a batch larger than the window
-        position = scan.end
+    for _, _, table in read_segment(partition, segment, position):
+        _note(tail, table)
+        position = table.end
+    tail.torn_bytes = segment.size - position
 
 
 def _note(tail: _Tail, table: BatchTable) -> None:
-    if not len(table):
-        return
     tail.end_offset = max(tail.end_offset, int(table.last_offset[-1]) + 1)
     tail.max_timestamp = max(tail.max_timestamp, int(table.max_timestamp.max()))
     known = {_CODECS.get(codec, "unknown") for codec in set(table.codec[~table.is_control].tolist())}
@@ -184,7 +169,7 @@ def _first_batch(partition: Partition) -> tuple[int, str | None]:
     first: Sequence[SegmentFacts] = [segment for segment in partition.segments if segment.size][:1]
     if not first:
         return -1, None
-    view = partition.volume.view(first[0].log_name)
+    view = partition.volume.view(first[0].log_name, may_shrink=True)
     data = bytes(view.read(0, min(_HEADER_BYTES, view.size)))
     magic = data[16] if len(data) > 16 else -1
     if magic == 2 and len(data) == _HEADER_BYTES:

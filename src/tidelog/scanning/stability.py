@@ -28,6 +28,7 @@ __all__ = [
     "aborted_transactions",
     "log_end_offset",
     "log_tail",
+    "read_segment",
     "stable_offset",
 ]
 
@@ -75,7 +76,7 @@ def _read_tail(partition: Partition, tail: LogTail, damage_ends_it: bool) -> Log
     """The tail after what follows `tail`."""
     position, end = tail.position, tail.end_offset
     try:
-        for _, _, table in _batches(partition, partition.segments[-1], position):
+        for _, _, table in read_segment(partition, partition.segments[-1], position):
             if table.base_offset[0] < end:
                 raise CorruptRecordError(f"offsets go back from {end} to {table.base_offset[0]}")
             position, end = table.end, int(table.last_offset[-1]) + 1
@@ -110,7 +111,7 @@ class Transactions:
                 position = self._place[1]
             elif start > segment.base_offset:
                 position = partition.offset_index(segment).lookup(start).position
-            for data, origin, table in _batches(partition, segment, position, start, end):
+            for data, origin, table in read_segment(partition, segment, position, start, end):
                 producers.load(table, read_markers(data, table, origin=origin, source=partition.url))
                 self._place = (segment.base_offset, table.end)
         undecided = producers.first_undecided_offset
@@ -155,9 +156,10 @@ def aborted_transactions(partition: Partition, start: int, end: int) -> tuple[Ab
     return tuple(found)
 
 
-def _batches(
+def read_segment(
     partition: Partition, segment: SegmentFacts, position: int, start_offset: int = 0, end: int = _NO_END
 ) -> Iterator[tuple[memoryview, int, BatchTable]]:
+    """A segment's batches from a position on (see `read_batches`); of the last one up to a torn one."""
     is_last = segment is partition.segments[-1]
     task = ScanTask(
         partition.url, segment.log_name, "", 0, position, segment.size, start_offset, end, is_last
