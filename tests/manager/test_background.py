@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 
 import tidelog
+from tests.manager.compacted import Clock
 from tests.manager.stores import SMALL, some
 from tidelog.manager import BrokerConfig
 from tidelog.records import Record
@@ -13,16 +14,7 @@ from tidelog.storage import LOCAL, read_file, read_offset_checkpoint
 from tidelog.types import TopicPartition
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.ms = 1_700_000_000_000
-
-    def __call__(self) -> int:
-        return self.ms
-
-
-def test_by_the_clock(tmp_path: Path) -> None:
-    clock = Clock()
+def test_by_the_clock(clock: Clock, tmp_path: Path) -> None:
     config = BrokerConfig.from_properties(
         {
             "log.retention.check.interval.ms": 10_000,
@@ -38,26 +30,28 @@ def test_by_the_clock(tmp_path: Path) -> None:
         )
         partition = store.partition("t")
         for _ in range(8):
-            partition.append([Record(bytes(50), timestamp=clock.ms) for _ in range(5)])
-        partition.append([Record(b"p", timestamp=clock.ms)], producer_id=5, producer_epoch=0, base_sequence=0)
+            partition.append([Record(bytes(50), timestamp=clock.now_ms) for _ in range(5)])
+        partition.append(
+            [Record(b"p", timestamp=clock.now_ms)], producer_id=5, producer_epoch=0, base_sequence=0
+        )
         store.run_due_tasks()
         assert partition.log.recovery_point == 40, "what was rolled is flushed"
-        clock.ms += 4000
+        clock.now_ms += 4000
         store.run_due_tasks()
         assert partition.log.recovery_point == 41, "flush.ms"
-        clock.ms += 2000
+        clock.now_ms += 2000
         store.run_due_tasks()
         points = read_offset_checkpoint(LOCAL, tmp_path / "recovery-point-offset-checkpoint")
         assert points == {TopicPartition("t", 0): 41}
         assert list(partition.log.active_producers) == [5]
-        clock.ms += 20_000
+        clock.now_ms += 20_000
         store.run_due_tasks()
         assert not partition.log.active_producers
-        clock.ms += 60_000
+        clock.now_ms += 60_000
         store.run_due_tasks()
         assert partition.log_start_offset == 41
         assert list((tmp_path / "t-0").glob("*.deleted"))
-        clock.ms += 1000
+        clock.now_ms += 1000
         store.run_due_tasks()
         assert not list((tmp_path / "t-0").glob("*.deleted"))
 
