@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from tests.log.logs import NOW_MS
 from tidelog.manager import Partition, Store
 from tidelog.records import Record, StoredRecord
 from tidelog.storage import LOCAL, read_offset_checkpoint
 
-START_MS = 1_700_000_000_000
 CLEANED = "cleaner-offset-checkpoint"
 COMPACT = {
     "cleanup.policy": "compact",
@@ -25,16 +25,6 @@ COMPACT = {
 Opener = Callable[..., Store]
 
 
-class Clock:
-    """Time that passes when it is told to."""
-
-    def __init__(self) -> None:
-        self.now_ms = START_MS
-
-    def __call__(self) -> int:
-        return self.now_ms
-
-
 def fill(
     partition: Partition, count: int = 300, keys: int = 10, roll_every: int = 100, **options: Any
 ) -> None:
@@ -42,7 +32,7 @@ def fill(
     for number in range(count):
         at = partition.log_end_offset
         key, value = b"key %d" % (number % keys), b"%d" % at
-        partition.append([Record(value, key, timestamp=options.get("timestamp", START_MS))])
+        partition.append([Record(value, key, timestamp=options.get("timestamp", NOW_MS))])
         if (number + 1) % roll_every == 0:
             partition.log.roll()
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import tidelog
-from tests.manager.compacted import Clock, Opener
+from tests.log.logs import Clock
+from tests.manager.compacted import Opener
 from tidelog.manager import BrokerConfig, Store
 from tidelog.manager.events import Event
 

@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 import tidelog
-from tests.manager.compacted import Clock
+from tests.log.logs import Clock
 from tests.manager.stores import SMALL, some
 from tidelog.manager import BrokerConfig
 from tidelog.records import Record

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.log.logs import Clock
 from tests.manager.compacted import (
     CLEANED,
     COMPACT,
-    Clock,
     Opener,
     both,
     checkpointed,
