@@ -43,6 +43,9 @@ _TASKS_PER_CORE = 4
 _MIN_SHARE_BYTES = 32 << 20
 _MAX_SHARE_BYTES = 512 << 20
 _OUR_ERROR = re.compile(r"^tidelog\.errors\.(\w+): (.*)$", re.MULTILINE)
+_DISK_ERROR = re.compile(
+    r"^(?:OSError|PermissionError|FileNotFoundError): \[Errno (\d+)\] (.*?)(?:: '(.*)')?$", re.MULTILINE
+)
 
 Work = Callable[[int, Any], list[dict[str, Any]]]
 """From a split's number and the split to its report, rows of the report's schema. Must be picklable."""
@@ -170,13 +173,17 @@ def _collect(
 
 
 def ours(error: Exception) -> Exception:
-    """The error of ours that a failed task reported in its traceback; `error` itself where there is none."""
+    """The error of ours, or of the disk, that a failed task has in its traceback; else `error` itself."""
     told = [found for found in _OUR_ERROR.finditer(str(error)) if hasattr(errors, found[1])]
-    if not told:
-        return error
-    kind = getattr(errors, told[-1][1])
-    ours: Exception = kind(told[-1][2])
-    return ours
+    if told:
+        kind = getattr(errors, told[-1][1])
+        ours: Exception = kind(told[-1][2])
+        return ours
+    disk = list(_DISK_ERROR.finditer(str(error)))
+    if disk:
+        number, what, place = disk[-1].groups()
+        return OSError(int(number), what, place)
+    return error
 
 
 def parallelism(spark: SparkSession) -> int:
