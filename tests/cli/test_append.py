@@ -245,3 +245,23 @@ def test_an_interrupt_leaves_all_in_order(tmp_path: Path) -> None:
         assert b"1 records are appended" in process.stdout.read()
     assert clean.exists()
     assert stored(tmp_path, "t-0") == [(None, b"before")]
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_disk_that_takes_no_more_is_told_with_its_place(tmp_path: Path, alone: bool) -> None:
+    """By a limit to the size of files, just above that of a new index."""
+    given, root = tmp_path / "given", tmp_path / "root"
+    given.write_bytes((b"x" * 99_999 + b"\n") * 150)
+    where = [root / "t-0"] if alone else [root, "--topic", "t", "--create", "1"]
+    (root / "t-0" if alone else root).mkdir(parents=True)
+    command = [COMMAND, "append", where[0], given, *where[1:]]
+    limited = ["bash", "-c", 'ulimit -f 11000 && exec "$@"', "limited", *map(str, command)]
+    done = subprocess.run(limited, capture_output=True, timeout=60, check=False, text=True)
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"tidelog: {root}/t-0: File too large (writing records of topic t): check the disk and the "
+        "kernel's log\n"
+    )
+    values = [value for _, value in stored(root, "t-0")]
+    assert 0 < len(values) < 150
+    assert f"{len(values)} records are appended" in done.stdout
