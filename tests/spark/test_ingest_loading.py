@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -14,8 +16,12 @@ import tidelog.spark
 from tests.spark.conftest import Source, rows
 from tidelog.errors import InvalidInputError
 from tidelog.spark import Columns, FileSource
+from tidelog.spark.jobs import Bin, pack
 from tidelog.spark.ledger import SourceFile
-from tidelog.spark.loading import LoadPlan, local_file, plan_load
+from tidelog.spark.loading import LoadPlan, LoadWork, RowGroup, local_file, plan_load
+from tidelog.spark.sink_options import SinkOptions
+from tidelog.spark.writing import Writing
+from tidelog.storage import LOCAL
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,7 +32,8 @@ SECONDS = pa.timestamp("ms", tz="UTC")
 
 
 def listed(path: Path) -> SourceFile:
-    return SourceFile(path.as_uri(), path.stat().st_size, 0)
+    stat = LOCAL.stat(path)
+    return SourceFile(path.as_uri(), stat.size, stat.mtime_ms)
 
 
 def planned(path: Path, source: Path | None = None, options: Any = None, **given: str) -> LoadPlan | None:
@@ -144,6 +151,64 @@ def test_either_way_writes_the_same(spark: SparkSession, source: Source, tmp_pat
     assert {row["timestamp"] for row in found[0]} == {
         datetime.fromtimestamp((1_700_000_000_000 + 37 * i) / 1000, UTC) for i in range(500)
     }
+
+
+def work_of(plan: LoadPlan, root: Path) -> tuple[LoadWork, Bin[RowGroup]]:
+    """All of it for one task."""
+    writing = Writing(SinkOptions.parse({"path": str(root), "topic": "t"}))
+    (split,) = pack(plan.groups, 1 << 40)
+    return LoadWork(writing, str(root.parent / "staging"), plan.columns), split
+
+
+def load(plan: LoadPlan, root: Path) -> None:
+    work, split = work_of(plan, root)
+    work(0, split)
+
+
+def test_a_file_that_changes_before_it_is_read_is_told(tmp_path: Path) -> None:
+    path = write(tmp_path / "in" / "a.parquet")
+    plan = planned(path)
+    assert plan is not None
+    load(plan, tmp_path / "root")
+    content, stat = path.read_bytes(), path.stat()
+    os.utime(path, ns=(stat.st_mtime_ns, stat.st_mtime_ns + 1_000_000))
+    with pytest.raises(InvalidInputError, match=r"a\.parquet was changed while it was read"):
+        load(plan, tmp_path / "root")
+    path.write_bytes(content[:-1])
+    with pytest.raises(InvalidInputError, match=r"a\.parquet was changed while it was read"):
+        load(plan, tmp_path / "root")
+    path.unlink()
+    with pytest.raises(InvalidInputError, match=r"a\.parquet was removed"):
+        load(plan, tmp_path / "root")
+
+
+def test_damage_is_told_with_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"value": [f"v{i}" for i in range(1000)]}), path, use_dictionary=False)
+    content = bytearray(path.read_bytes())
+    content[100:400] = bytes(300)
+    path.write_bytes(content)
+    plan = planned(path)
+    assert plan is not None
+    with pytest.raises(InvalidInputError, match=r"a\.parquet cannot be read: .*"):
+        load(plan, tmp_path / "root")
+
+
+def test_a_large_row_group_takes_little_memory(tmp_path: Path) -> None:
+    path, size = tmp_path / "a.parquet", 64 << 20
+    noise = np.random.default_rng(1).bytes(size)
+    values = pa.array([noise[at : at + 1024] for at in range(0, size, 1024)], pa.binary())
+    pq.write_table(pa.table({"value": values}), path, row_group_size=len(values), use_dictionary=False)
+    plan = planned(path)
+    assert plan is not None
+    assert len(plan.groups) == 1
+    del noise, values
+    work, split = work_of(plan, tmp_path / "root")
+    used = pa.total_allocated_bytes()
+    most = 0
+    for _ in work._rows(split):
+        most = max(most, pa.total_allocated_bytes() - used)
+    assert 0 < most < size // 2
 
 
 def test_rows_that_a_topic_refuses_are_told_by_tasks_too(spark: SparkSession, tmp_path: Path) -> None:

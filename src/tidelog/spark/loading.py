@@ -4,7 +4,7 @@ Only what is the same either way is read so: files of this machine (or a mount t
 columns that are plain columns of the types that records have, no partition columns in the path, no option
 that changes what Spark reads. All else is Spark's to read; `plan_load` answers None.
 
-A task reads row groups, in the order of the files, a few megabytes at a time.
+A task reads row groups, in the order of the files, a few megabytes at a time however large they are.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ LOADED_SCHEMA = pa.schema([pa.field("task", pa.int64()), pa.field("manifest", pa
 
 _BATCH_BYTES = 4 << 20
 _BATCH_ROWS = 1 << 15
+_BUFFER_BYTES = 1 << 20  # of each column; else all of a row group is read ahead
 _PLAIN_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _LITERALS = frozenset({"null", "true", "false"})
 _HARMLESS_OPTIONS = frozenset({"pathglobfilter", "recursivefilelookup", "modifiedbefore", "modifiedafter"})
@@ -85,19 +86,33 @@ class LoadWork:
         wanted = sorted({source for _, source in self.columns})
         names = [column for column, _ in self.columns]
         for path, groups in groupby(split.items, lambda group: group.path):
-            with pq.ParquetFile(path) as file:
-                for group in groups:
-                    _check_unchanged(group)
-                    per_row = max(group.size // max(group.rows, 1), 1)
-                    rows = min(max(_BATCH_BYTES // per_row, 1), _BATCH_ROWS)
-                    for batch in file.iter_batches(rows, [group.group], wanted, use_threads=False):
-                        arrays = [batch.column(source) for _, source in self.columns]
-                        yield pa.RecordBatch.from_arrays(arrays, names)
+            for batch in _read(path, list(groups), wanted):
+                arrays = [batch.column(source) for _, source in self.columns]
+                yield pa.RecordBatch.from_arrays(arrays, names)
 
 
-def _check_unchanged(group: RowGroup) -> None:
-    if LOCAL.stat(group.path).size != group.file.size:
-        raise InvalidInputError(f"{group.path} was changed while it was read; run again when it is complete")
+def _read(path: str, groups: Sequence[RowGroup], wanted: list[str]) -> Iterator[pa.RecordBatch]:
+    """The rows of some row groups of a file; InvalidInputError where it is not what was listed."""
+    try:
+        with pq.ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER_BYTES) as file:
+            for group in groups:
+                per_row = max(group.size // max(group.rows, 1), 1)
+                rows = min(max(_BATCH_BYTES // per_row, 1), _BATCH_ROWS)
+                yield from file.iter_batches(rows, [group.group], wanted, use_threads=False)
+    except (pa.ArrowException, OSError) as error:
+        _check_unchanged(path, groups[0].file)
+        raise InvalidInputError(f"{path} cannot be read: {error}") from error
+    _check_unchanged(path, groups[0].file)
+
+
+def _check_unchanged(path: str, listed: SourceFile) -> None:
+    """Called when it was read: a change before that shows, too."""
+    try:
+        found = LOCAL.stat(path)
+    except FileNotFoundError:
+        raise InvalidInputError(f"{path} was removed while it was read") from None
+    if (found.size, found.mtime_ms) != (listed.size, listed.mtime_ms):
+        raise InvalidInputError(f"{path} was changed while it was read; run again when it is complete")
 
 
 def local_file(url: str) -> str | None:
