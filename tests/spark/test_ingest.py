@@ -24,6 +24,7 @@ from tests.manager.publishing import contents
 from tests.spark.conftest import Source, rows
 from tidelog.errors import InvalidInputError
 from tidelog.spark import Columns, FileSource
+from tidelog.spark.file_ingesting import FileIngest
 from tidelog.spark.ledger import Ledger, SourceFile
 from tidelog.storage import LOCAL
 from tidelog.storage.write_journal import read_journal
@@ -109,6 +110,28 @@ def test_what_was_taken_is_known_beside_the_first_root_however_it_is_named(
     assert [path.name[:2] for path in (tmp_path / "store" / ".tidelog-ingest").iterdir()] == ["t-"]
 
 
+class _LosesFile(FileIngest):
+    """Runs while somebody removes a file that was listed."""
+
+    def _list(self) -> list[SourceFile]:
+        listed = super()._list()
+        Path(listed[0].path.removeprefix("file:")).unlink()
+        return listed
+
+
+@pytest.mark.parametrize("value", ["name", "concat(name, '')"], ids=["by-tasks", "by-spark"])
+def test_a_file_that_goes_after_listing_is_told(spark: SparkSession, tmp_path: Path, value: str) -> None:
+    """Its batch would be taken for published otherwise, and the file, when it is back, for taken."""
+    for number in range(3):
+        write_parquet(tmp_path / "in" / f"{number}.parquet", number, 1)
+    files = FileSource("parquet", str(tmp_path / "in"))
+    sink = {"path": str(tmp_path / "root"), "topic": "t"}
+    run = _LosesFile(spark, files, Columns(value=value), sink, tmp_path / "ledger")
+    with pytest.raises(InvalidInputError, match=r"in/.\.parquet was changed or removed.*batch-00000000"):
+        run.run(10)
+    assert not (tmp_path / "root").exists()
+
+
 @pytest.mark.parametrize("format_name", ["json", "csv", "text"])
 def test_other_files_are_taken_once_too(
     spark: SparkSession, source: Source, tmp_path: Path, format_name: str
@@ -166,6 +189,10 @@ def test_errors_are_ours(spark: SparkSession, tmp_path: Path) -> None:
         tidelog.spark.ingest(spark, FileSource("nonsense", str(tmp_path)), tmp_path / "root", topic="t")
     with pytest.raises(InvalidInputError, match="UNABLE_TO_INFER_SCHEMA"):
         tidelog.spark.ingest(spark, FileSource("parquet", str(tmp_path)), tmp_path / "root", topic="t")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.parquet").write_bytes(b"PAR1 is how it begins")
+    with pytest.raises(InvalidInputError, match=r"^\[FAILED_READ_FILE.*a\.parquet.*footer"):
+        tidelog.spark.ingest(spark, FileSource("parquet", str(tmp_path / "in")), tmp_path / "root", topic="t")
     assert not (tmp_path / "root").exists()
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ from tidelog.manager.publishing.waiting import await_free, open_waiting
 from tidelog.spark.ingest_records import RECORD_COLUMNS, Columns, FileSource, records_of
 from tidelog.spark.jobs import pack, run_job, share_bytes
 from tidelog.spark.ledger import Ledger, SourceFile, is_ledger
-from tidelog.spark.loading import LOADED_SCHEMA, LoadPlan, LoadWork, plan_load
+from tidelog.spark.loading import LOADED_SCHEMA, LoadPlan, LoadWork, local_file, plan_load
 from tidelog.spark.sink_options import SinkOptions
 from tidelog.spark.writing import Writing
 from tidelog.storage import LOCAL
@@ -70,13 +70,14 @@ class FileIngest:
     def run(self, files_at_a_time: int) -> None:
         """Take what is there and was not taken."""
         there = self._list()
+        known = set(there)
         ledger = self._ledger
         if not there and not ledger.batches:
             self._frame()  # Spark says what is wrong with a source without files, or nothing
         journal = self._settled()
         for number, files in enumerate(ledger.batches):
             if not journal.has(ledger.query, number):
-                self._check_there(number, files, there)
+                self._check_there(number, (one.path for one in files if one not in known))
                 self._take(number, files)
         fresh = ledger.fresh(there)
         for start in range(0, len(fresh), files_at_a_time):
@@ -105,21 +106,21 @@ class FileIngest:
         open_waiting(options.roots, wait_ms=options.lock_timeout_ms, config=options.broker).close()
         return read_journal(LOCAL, root)
 
-    def _check_there(self, number: int, files: Sequence[SourceFile], there: Sequence[SourceFile]) -> None:
+    def _check_there(self, number: int, missing: Iterable[str]) -> None:
         """Refuse a batch whose files are not what they were: which rows it has must not change."""
-        known = set(there)
+        gone = next(iter(missing), None)
+        if gone is None:
+            return
         is_last = number == len(self._ledger.batches) - 1
         advice = (
             f"remove {self._ledger.file(number)}, and its files are listed anew"
             if is_last
-            else ("bring it back, or ingest under another name")
+            else "bring it back, or ingest under another name"
         )
-        for one in files:
-            if one not in known:
-                raise InvalidInputError(
-                    f"{one.path} was changed or removed after an ingest had begun to take it. Nothing of its "
-                    f"batch was published: {advice}"
-                )
+        raise InvalidInputError(
+            f"{gone} was changed or removed after an ingest had begun to take it. Nothing of its batch was "
+            f"published: {advice}"
+        )
 
     def _take(self, number: int, files: Sequence[SourceFile]) -> None:
         """Stage and publish a batch."""
@@ -165,6 +166,10 @@ class FileIngest:
         from pyspark.sql import functions as sql
 
         frame = self._frame()
+        listed = {local_file(url) or url for url in frame.inputFiles()}  # anew; URLs are written otherwise
+        self._check_there(
+            number, (one.path for one in files if (local_file(one.path) or one.path) not in listed)
+        )
         mine = frame.where(sql.col("_metadata.file_path").isin([one.path for one in files]))
         writer = records_of(mine, self._columns).write.format("tidelog").mode("append").options(**self._sink)
         writer.option("writeId", self._ledger.query).option("writeBatch", number).save()

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,7 +50,7 @@ INGEST_SCHEMA = pa.schema(
 
 _PROGRESS = ".tidelog-ingest"
 _FILES_AT_A_TIME = 1000
-_NO_FORMAT = "DATA_SOURCE_NOT_FOUND"
+_SAID_BY_SPARK = re.compile(r"\[(DATA_SOURCE_NOT_FOUND|FAILED_READ_FILE\b).*")
 _LARGE_BATCHES = {"spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1)}
 """Without it, Spark looks at every row's size again for each row where a column of lists is null."""
 
@@ -127,9 +128,9 @@ def _told(error: Exception) -> Exception:
     """The error of ours that was raised in a task; what Spark says of a source that it cannot read."""
     found = ours(error)
     text = str(error)
-    if found is error and (type(error).__name__ == "AnalysisException" or _NO_FORMAT in text):
-        at = text.find(f"[{_NO_FORMAT}]")
-        return InvalidInputError(text[max(at, 0) :].partition("\n")[0])
+    said = _SAID_BY_SPARK.search(text)
+    if found is error and (said or type(error).__name__ == "AnalysisException"):
+        return InvalidInputError(said[0] if said else text.partition("\n")[0])
     return found
 
 
