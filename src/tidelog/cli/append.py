@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from tidelog.cli.app import Debug, Json, app
-from tidelog.cli.readoptions import grouped
-
-if TYPE_CHECKING:
-    from tidelog.cli.appending import Destination
-    from tidelog.cli.inputs import InputOptions
 
 __all__ = ["append"]
 
@@ -79,43 +73,16 @@ Sync = Annotated[
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only read the input and count.")]
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Where records go."""
-
-    path: Place
-    topic: Topic = None
-    partition: Partition = None
-    create: Create = None
-
-    def destination(self) -> Destination:
-        """What that stands for. Raises UsageError."""
-        from tidelog.cli.appending import Destination
-
-        return Destination.of(self.path, self.topic, self.partition, self.create)
-
-
-@dataclass(frozen=True, slots=True)
-class Input:
-    """What they are read from."""
-
-    file: File = None
-    format: Format = "lines"
-    key_separator: KeySeparator = None
-    base64: Base64 = False
-
-    def options(self) -> InputOptions:
-        """How they are read. Raises UsageError."""
-        from tidelog.cli.inputs import InputOptions
-
-        return InputOptions(self.format, self.key_separator, self.base64)
-
-
 @app.command()
-@grouped
 def append(
-    target: Target,
-    source: Input,
+    path: Place,
+    file: File = None,
+    topic: Topic = None,
+    partition: Partition = None,
+    create: Create = None,
+    format: Format = "lines",
+    key_separator: KeySeparator = None,
+    base64: Base64 = False,
     codec: CodecName = None,
     sync: Sync = False,
     dry_run: DryRun = False,
@@ -127,13 +94,14 @@ def append(
     No broker may be running on the root. Input that cannot be read ends the command; the blocks before it
     are appended then, and counted.
     """
-    from tidelog.cli.appending import append_records, parse_codec
+    from tidelog.cli.appending import Destination, append_records, parse_codec
+    from tidelog.cli.inputs import InputOptions
     from tidelog.cli.output import make_output
 
     append_records(
-        target.destination(),
-        source.file,
-        source.options(),
+        Destination.of(path, topic, partition, create),
+        file,
+        InputOptions(format, key_separator, base64),
         make_output(json=json),
         codec=parse_codec(codec),
         sync=sync,
