@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tidelog.storage import LOCAL, Directory, File, LocalFileSystem, atomic_write
+from tidelog.storage import (
+    LOCAL,
+    Directory,
+    File,
+    LocalFileSystem,
+    atomic_create,
+    atomic_write,
+    make_directories,
+    read_file,
+)
+from tidelog.testing.crash import CrashFileSystem
 
 if TYPE_CHECKING:
     from _typeshed import StrPath
@@ -123,3 +133,25 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     assert (tmp_path / "f").read_bytes() == b"old"
     atomic_write(LOCAL, tmp_path / "f", b"newer")
     assert (tmp_path / "f").read_bytes() == b"newer"
+
+
+def test_atomic_create_takes_no_name_that_is_taken(tmp_path: Path) -> None:
+    atomic_create(LOCAL, tmp_path / "f", b"one")
+    with pytest.raises(FileExistsError):
+        atomic_create(LOCAL, tmp_path / "f", b"two")
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"f": b"one"}
+
+
+@pytest.mark.parametrize("kept", ["synced", "all", "some"])
+def test_what_atomic_create_made_survives_the_power_whole(kept: str) -> None:
+    fs = CrashFileSystem()
+    make_directories(fs, "/a/b")
+    made = fs.steps
+    atomic_create(fs, "/a/b/f", b"content")
+    for step in range(made, fs.steps + 1):
+        after = fs.crash(step, seed=step, kept=kept)
+        assert after.exists("/a/b")
+        if after.exists("/a/b/f"):
+            assert read_file(after, "/a/b/f") == b"content"
+        else:
+            assert step < fs.steps

@@ -15,12 +15,11 @@ import json
 import re
 import uuid
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tidelog.errors import InvalidIndexError, LogLockedError
-from tidelog.storage import LOCAL, FileSystem, atomic_write, read_file, rename_noreplace
+from tidelog.storage import LOCAL, FileSystem, atomic_create, make_directories, read_file
 
 __all__ = ["Ledger", "SourceFile", "is_ledger"]
 
@@ -91,28 +90,19 @@ class Ledger:
         return self.directory / f"batch-{number:08}.json"
 
     def _begin(self) -> None:
-        missing = [self.directory, *self.directory.parents]
-        for directory in reversed([one for one in missing if not self._fs.exists(one)]):
-            with suppress(FileExistsError):
-                self._fs.make_directory(directory)
-            self._fs.sync_directory(directory.parent)
+        make_directories(self._fs, self.directory)
         made = uuid.uuid4().hex
         self._create(_IDENTITY, {"id": made})
         self._id = made
 
     def _create(self, name: str, content: Mapping[str, Any]) -> None:
-        """Make a file that is whole or not there."""
         path = self.directory / name
-        prepared = self.directory / f".{name}.{uuid.uuid4().hex}"
-        atomic_write(self._fs, prepared, json.dumps({"version": 1, **content}).encode())
         try:
-            rename_noreplace(self._fs, prepared, path)
+            atomic_create(self._fs, path, json.dumps({"version": 1, **content}).encode())
         except FileExistsError:
-            self._fs.unlink(prepared)
             raise LogLockedError(
                 f"another ingest under this name is at work: it has just made {path}; run again"
             ) from None
-        self._fs.sync_directory(self.directory)
 
     def _read(self, name: str, field: str) -> Any:
         path = self.directory / name

@@ -16,8 +16,6 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,7 +23,7 @@ import pyarrow as pa
 
 from tidelog.errors import InvalidInputError
 from tidelog.scanning.volumes import local_path
-from tidelog.storage import LOCAL, atomic_write, read_file, rename_noreplace
+from tidelog.storage import LOCAL, atomic_create, atomic_write, make_directories, read_file
 from tidelog.storage.lock import RootLock
 from tidelog.storage.remote import file_system
 
@@ -96,7 +94,7 @@ class DirectoryPlace:
 
     def hold(self) -> None:
         """Take the lock."""
-        _make_directories(self._lock_path)
+        make_directories(LOCAL, self._lock_path)
         self._lock = RootLock(self._lock_path)
 
     def release(self) -> None:
@@ -119,25 +117,17 @@ class DirectoryPlace:
 
     def write(self, name: str, data: bytes) -> None:
         """Make or replace a small file."""
-        _make_directories((self.path / name).parent)
+        make_directories(LOCAL, (self.path / name).parent)
         atomic_write(LOCAL, self.path / name, data)
 
     def create(self, name: str, data: bytes) -> None:
-        """Make a small file by linking a whole one."""
-        path = self.path / name
-        _make_directories(path.parent)
-        prepared = path.with_name(f".{path.name}.{os.getpid()}")
-        atomic_write(LOCAL, prepared, data)
-        try:
-            rename_noreplace(LOCAL, prepared, path)
-        except FileExistsError:
-            LOCAL.unlink(prepared)
-            raise
-        LOCAL.sync_directory(path.parent)
+        """Make a small file."""
+        make_directories(LOCAL, (self.path / name).parent)
+        atomic_create(LOCAL, self.path / name, data)
 
     def sink(self, name: str) -> Any:
         """A stream to write a file to."""
-        _make_directories((self.path / name).parent)
+        make_directories(LOCAL, (self.path / name).parent)
         return pa.OSFile(str(self.path / name), "wb")
 
     def hasten(self, name: str) -> None:
@@ -155,7 +145,7 @@ class DirectoryPlace:
 
     def move(self, source: str, target: str) -> None:
         """Rename."""
-        _make_directories((self.path / target).parent)
+        make_directories(LOCAL, (self.path / target).parent)
         LOCAL.rename(self.path / source, self.path / target)
 
     def settle(self, directories: set[str]) -> None:
@@ -271,20 +261,6 @@ def open_place(target: str | Path, lock: str) -> Place:
     if path.exists() and not path.is_dir():
         raise InvalidInputError(f"{path} is not a directory")
     return DirectoryPlace(path, lock)
-
-
-def _missing(path: Path) -> Iterator[Path]:
-    while not LOCAL.exists(path):
-        yield path
-        path = path.parent
-
-
-def _make_directories(path: Path) -> None:
-    """Make a directory and those above it, durably, as far as they are not there."""
-    for directory in reversed(list(_missing(path))):
-        with contextlib.suppress(FileExistsError):
-            LOCAL.make_directory(directory)
-        LOCAL.sync_directory(directory.parent)
 
 
 def _remove(directory: Path) -> None:

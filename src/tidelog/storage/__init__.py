@@ -3,7 +3,7 @@
     files        the seam: FileSystem, File, Mapping
     local        this machine's file system
     directory    a partition's directory, renamed while it is open
-    atomic       replace a small file whole or not at all
+    atomic       make or replace a small file whole or not at all
     names        file and directory names
     checkpoints  offset checkpoints, leader epochs
     metadata     partition.metadata, meta.properties, the clean-shutdown file
@@ -12,7 +12,7 @@
 What callers use every day is re-exported here.
 """
 
-from tidelog.storage.atomic import atomic_write
+from tidelog.storage.atomic import atomic_create, atomic_write
 from tidelog.storage.checkpoints import (
     EpochEntry,
     read_epoch_checkpoint,
@@ -27,6 +27,7 @@ from tidelog.storage.files import (
     FileStat,
     FileSystem,
     Mapping,
+    make_directories,
     map_file,
     read_file,
     rename_noreplace,
@@ -43,7 +44,9 @@ __all__ = [
     "FileSystem",
     "LocalFileSystem",
     "Mapping",
+    "atomic_create",
     "atomic_write",
+    "make_directories",
     "map_file",
     "read_epoch_checkpoint",
     "read_file",

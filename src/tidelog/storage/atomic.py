@@ -2,19 +2,21 @@
 
 1. write `<path>.tmp` (what a crash left there is overwritten);  2. fsync it;  3. rename it over `<path>`;
 4. fsync the directory. A crash before 3 leaves the old file, after 3 the old or the new one, never a mixture.
+`atomic_create` links in step 3, which fails where the name is taken.
 """
 
 from __future__ import annotations
 
 import os
+import uuid
 from typing import TYPE_CHECKING
 
-from tidelog.storage.files import FileSystem, parent
+from tidelog.storage.files import FileSystem, parent, rename_noreplace
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, StrPath
 
-__all__ = ["atomic_write"]
+__all__ = ["atomic_create", "atomic_write"]
 
 
 def atomic_write(
@@ -32,13 +34,34 @@ def atomic_write(
     """
     target = os.fspath(path)
     temporary = temporary or f"{target}.tmp"
-    file = fs.open(temporary, create=True)
+    _write(fs, temporary, data)
+    fs.rename(temporary, target)
+    if sync_directory:
+        fs.sync_directory(parent(target))
+
+
+def atomic_create(fs: FileSystem, path: StrPath, data: ReadableBuffer) -> None:
+    """Make `path` a file that holds `data`, durably; FileExistsError where there is one.
+
+    Of several who try at the same time one succeeds. A crash may leave `.<name>.<32 hex>`.
+    """
+    target = os.fspath(path)
+    prepared = os.path.join(parent(target), f".{os.path.basename(target)}.{uuid.uuid4().hex}")
+    _write(fs, prepared, data)
+    try:
+        rename_noreplace(fs, prepared, target)
+    except FileExistsError:
+        fs.unlink(prepared)
+        raise
+    fs.sync_directory(parent(target))
+
+
+def _write(fs: FileSystem, path: str, data: ReadableBuffer) -> None:
+    """A file that holds `data`, on the disk; its name need not be."""
+    file = fs.open(path, create=True)
     try:
         file.truncate(0)
         file.pwrite(data, 0)
         file.sync()
     finally:
         file.close()
-    fs.rename(temporary, target)
-    if sync_directory:
-        fs.sync_directory(parent(target))

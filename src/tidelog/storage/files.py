@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ __all__ = [
     "FileStat",
     "FileSystem",
     "Mapping",
+    "make_directories",
     "map_file",
     "read_file",
     "rename_noreplace",
@@ -173,6 +175,19 @@ def rename_noreplace(fs: FileSystem, source: StrPath, target: StrPath) -> None:
     """Give a file another name unless that name is taken (FileExistsError); a crash may leave both names."""
     fs.link(source, target)
     fs.unlink(source)
+
+
+def make_directories(fs: FileSystem, path: StrPath) -> None:
+    """Make a directory and those above it, durably, as far as they are not there; others may do it too."""
+    directory = os.fspath(path)
+    if fs.exists(directory):
+        return
+    above = parent(directory)
+    if above != directory:
+        make_directories(fs, above)
+    with suppress(FileExistsError):
+        fs.make_directory(directory)
+    fs.sync_directory(above)
 
 
 def parent(path: StrPath) -> str:

@@ -25,8 +25,7 @@ from tidelog.manager.publishing.staged import Manifest, Piece, table_bytes, writ
 from tidelog.records.batches import BatchTable
 from tidelog.records.builder import EncodedBatches
 from tidelog.segment import ActiveSegment
-from tidelog.storage import LOCAL, Directory, File, FileSystem
-from tidelog.storage.files import parent
+from tidelog.storage import LOCAL, Directory, File, FileSystem, make_directories
 from tidelog.storage.names import FileKind, format_segment_file
 from tidelog.types import TopicPartition
 
@@ -66,7 +65,7 @@ class TaskStaging:
         self._fs = fs
         self._directory = directory
         self._name = name
-        _make_directories(fs, directory)
+        make_directories(fs, directory)
         self._file: File = fs.open(f"{directory}/{name}.batches", create=True)
         self._position = 0
         self._tables: list[bytes] = []
@@ -261,16 +260,3 @@ def _numbered(table: BatchTable) -> BatchTable:
     rows[:, 0] -= rows[0, 0]
     rows[:, 2:4] -= rows[0, 2]
     return BatchTable(rows)
-
-
-def _make_directories(fs: FileSystem, path: str) -> None:
-    if fs.exists(path):
-        return
-    above = parent(path)
-    if above != path:
-        _make_directories(fs, above)
-    try:
-        fs.make_directory(path)
-    except FileExistsError:
-        return  # another task was faster
-    fs.sync_directory(above)
