@@ -14,7 +14,7 @@ import pytest
 
 from tidelog.errors import LogClosedError, LogLockedError
 from tidelog.storage import lock as lock_module
-from tidelog.storage.lock import LOCK_FILE, RootLock, holder_of
+from tidelog.storage.lock import LOCK_FILE, RootLock, holder_of, refusal
 
 if TYPE_CHECKING:
     from tests.oracle import Oracle
@@ -80,6 +80,12 @@ def test_a_second_process_is_told_who_holds_the_root(tmp_path: Path) -> None:
         assert other.tell("r\n") == "released"
         assert holder_of(tmp_path) is None
         RootLock(tmp_path).release()
+
+
+def test_a_holder_that_cannot_be_seen_has_no_number(tmp_path: Path) -> None:
+    """Such as a process of another container, for which the system says 0."""
+    assert str(refusal(tmp_path, 0)).startswith(f"{tmp_path} is in use by another process")
+    assert f"process {os.getpid()} (" in str(refusal(tmp_path, os.getpid()))
 
 
 def test_a_killed_holder_leaves_no_lock(tmp_path: Path) -> None:

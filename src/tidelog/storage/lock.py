@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from _typeshed import StrPath
 
-__all__ = ["LOCK_FILE", "RootLock", "holder_of"]
+__all__ = ["LOCK_FILE", "RootLock", "holder_of", "refusal"]
 
 LOCK_FILE = ".lock"
 
@@ -126,9 +126,9 @@ def _take(path: str) -> int:
             if error.errno not in (errno.EACCES, errno.EAGAIN):
                 os.close(descriptor)
                 raise
-            refusal = LogLockedError(_refusal(path, _holder(descriptor)))
+            refused = refusal(os.path.dirname(path), _holder(descriptor))
             os.close(descriptor)
-            raise refusal from None
+            raise refused from None
         os.close(descriptor)
 
 
@@ -152,11 +152,11 @@ def _holder(descriptor: int) -> int | None:
     return None if kind == fcntl.F_UNLCK else max(pid, 0)
 
 
-def _refusal(path: str, pid: int | None) -> str:
-    root = os.path.dirname(path)
-    if not pid:
-        return f"{root} is in use by another process (lock file {path}); stop it first"
-    return f"{root} is in use by process {pid}{_command(pid)} (lock file {path}); stop it first"
+def refusal(root: StrPath, pid: int | None) -> LogLockedError:
+    """The error that says who holds a root, as far as `holder_of` knows."""
+    who = f"process {pid}{_command(pid)}" if pid else "another process"
+    path = os.path.join(os.fspath(root), LOCK_FILE)
+    return LogLockedError(f"{os.fspath(root)} is in use by {who} (lock file {path}); stop it first")
 
 
 def _command(pid: int) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from tidelog.errors import LogLockedError
 from tidelog.manager.brokerconfig import BrokerConfig
 from tidelog.manager.store import Store, open_store
-from tidelog.storage.lock import holder_of
+from tidelog.storage.lock import holder_of, refusal
 
 __all__ = ["await_free", "open_waiting"]
 
@@ -39,8 +39,7 @@ def await_free(roots: Sequence[str], *, wait_ms: int) -> None:
     while holders := [(root, pid) for root in roots if (pid := holder_of(root)) is not None]:
         root, pid = holders[0]
         if _is_own(roots) or time.monotonic() >= deadline:
-            error = LogLockedError(f"{root} is in use by process {pid}; stop it first")
-            raise _told(error, roots, wait_ms)
+            raise _told(refusal(root, pid), roots, wait_ms)
         time.sleep(_POLL_S)
 
 
