@@ -120,6 +120,7 @@ def run_jobs(
     request = {
         "settings": settings,
         "repeat": repeat or bench.effort.scale(2, 4),
+        "measure_s": 0 if repeat else bench.effort.scale(5, 25),
         "cpu_time": bench.effort.cpu_time,
         "also": also,
         "jobs": jobs,
