@@ -19,12 +19,9 @@ from tidelog.cleanup.rewriting import Rewriter, RewriteStats
 from tidelog.config import LogConfig
 from tidelog.segment import ActiveSegment, SealedSegment, Segment
 from tidelog.storage import Directory
-from tidelog.storage.names import FileKind, Transient, format_segment_file
+from tidelog.storage.names import SEGMENT_FILES, FileKind, Transient, format_segment_file
 
-__all__ = ["SEGMENT_FILES", "GroupRules", "Rewritten", "rewrite_group"]
-
-SEGMENT_FILES = (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
-"""The files that a segment can have."""
+__all__ = ["GroupRules", "Rewritten", "rewrite_group"]
 
 
 @dataclass(frozen=True, slots=True)

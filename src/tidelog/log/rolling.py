@@ -18,11 +18,9 @@ from tidelog.log.rolls import RollFacts, should_roll
 from tidelog.log.segments import LogSegments
 from tidelog.log.state import LogState
 from tidelog.segment import ActiveSegment
-from tidelog.storage.names import FileKind, Transient, format_segment_file
+from tidelog.storage.names import SEGMENT_FILES, Transient, format_segment_file
 
 __all__ = ["needs_roll", "roll", "stays"]
-
-_STRAYS = (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
 
 
 def needs_roll(state: LogState, info: LogAppendInfo, now_ms: int) -> bool:
@@ -98,5 +96,5 @@ def _replace_empty(
 
 
 def _remove_strays(state: LogState, base_offset: int) -> None:
-    for kind in _STRAYS:
+    for kind in SEGMENT_FILES:
         state.directory.unlink(format_segment_file(base_offset, kind))

@@ -40,7 +40,7 @@ from tidelog.segment.file import MAX_SIZE, LogFile
 from tidelog.segment.recovery import Rebuilding, RecoveryState
 from tidelog.segment.sealed import SealedSegment
 from tidelog.storage import Directory, File
-from tidelog.storage.names import FileKind, Transient, format_segment_file
+from tidelog.storage.names import SEGMENT_FILES, FileKind, Transient, format_segment_file
 from tidelog.types import TimestampOffset
 
 if TYPE_CHECKING:
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 __all__ = ["ActiveSegment"]
 
 _NEVER = (1 << 63) - 1  # no offset is larger: stands for the last one where nothing can be appended
-_KINDS = (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
 _FEW_ENTRIES = 16  # added one by one: checking arrays costs as much as so many checks
 
 
@@ -117,7 +116,7 @@ class ActiveSegment(Segment):
         transient: Transient = Transient.NONE,
     ) -> Self:
         """A new, empty segment; FileExistsError where its `.log` file is there already."""
-        names = [format_segment_file(base_offset, kind, transient) for kind in _KINDS]
+        names = [format_segment_file(base_offset, kind, transient) for kind in SEGMENT_FILES]
         with directory.lock:
             if directory.exists(names[0]):
                 raise FileExistsError(f"segment {directory.file(names[0])} is there already")

@@ -29,6 +29,7 @@ __all__ = [
     "LEADER_EPOCH_FILE",
     "META_PROPERTIES_FILE",
     "PARTITION_METADATA_FILE",
+    "SEGMENT_FILES",
     "DirectoryState",
     "FileKind",
     "PartitionDirectoryName",
@@ -71,6 +72,10 @@ class FileKind(enum.Enum):
     SNAPSHOT = ".snapshot"
 
     __hash__ = object.__hash__  # members are the only ones of their kind; Enum's own hash is slow
+
+
+SEGMENT_FILES = (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
+"""The files that a segment can have."""
 
 
 class Transient(enum.Enum):

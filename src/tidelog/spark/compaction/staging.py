@@ -12,11 +12,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidelog.cleanup.groups import SEGMENT_FILES
 from tidelog.log import Log
 from tidelog.segment import SealedSegment, Segment
 from tidelog.storage import LOCAL
-from tidelog.storage.names import Transient, format_segment_file
+from tidelog.storage.names import SEGMENT_FILES, Transient, format_segment_file
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

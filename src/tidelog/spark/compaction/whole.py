@@ -13,7 +13,6 @@ from itertools import pairwise
 from pathlib import Path
 
 from tidelog.cleanup.cleaner import CleanReport
-from tidelog.cleanup.groups import SEGMENT_FILES
 from tidelog.cleanup.offset_map import OffsetMap
 from tidelog.cleanup.splitting import clean_splitting
 from tidelog.config import LogConfig
@@ -23,7 +22,7 @@ from tidelog.manager.partition import Partition
 from tidelog.segment import Segment
 from tidelog.spark.compaction.staging import bring, own_name, swap_in
 from tidelog.spark.jobs import Bin
-from tidelog.storage.names import FileKind, Transient, format_segment_file, parse_segment_file
+from tidelog.storage.names import SEGMENT_FILES, FileKind, Transient, format_segment_file, parse_segment_file
 
 __all__ = ["WholeDone", "WholeSplit", "WholeWork", "put_in_place"]
 
