@@ -171,6 +171,14 @@ def test_verify_says_what_and_where(tmp_path: Path) -> None:
     assert run("verify", tmp_path / "missing")[0] == 2
 
 
+@pytest.mark.parametrize("command", ["verify", "reindex"])
+def test_a_directory_without_logs_is_not_called_sound(command: str, tmp_path: Path) -> None:
+    (tmp_path / "something").mkdir()
+    assert run(command, tmp_path) == (2, [])
+    shutil.copy(CLEAN / "meta.properties", tmp_path)
+    assert run(command, tmp_path)[0] == 0  # a root that has no topics yet
+
+
 def test_recover_keeps_what_it_cuts(tmp_path: Path) -> None:
     case = next(one for one in torn_cases() if one.name == "golden-outoforder6-0")
     path = make_torn(case, tmp_path)

@@ -126,9 +126,13 @@ def test_lost_indexes_come_back_as_kafka_wrote_them(
 
 
 def test_bad_places_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
     for job in (tidelog.spark.verify, tidelog.spark.reindex):
         with pytest.raises(InvalidInputError, match="missing is not a directory"):
             job(spark, tmp_path / "missing")
+        with pytest.raises(InvalidInputError, match="empty is neither a partition's directory"):
+            job(spark, empty)
     root = shutil.copytree(CLEAN, tmp_path / "root")
     with RootLock(root), pytest.raises(LogLockedError):
         tidelog.spark.reindex(spark, root)

@@ -28,7 +28,7 @@ from tidelog.manager.root import Checkpoint
 from tidelog.manager.verification.root import partition_directories
 from tidelog.storage import LOCAL, read_offset_checkpoint
 from tidelog.storage.files import parent
-from tidelog.storage.names import META_PROPERTIES_FILE, DirectoryState, parse_partition_directory
+from tidelog.storage.names import DirectoryState, parse_partition_directory
 from tidelog.types import TopicPartition
 
 __all__ = ["compact_path"]
@@ -114,10 +114,6 @@ def _one(directory: str) -> str:
 def _names(root: str, topics: Sequence[str]) -> list[str]:
     """The partitions of a root that are asked for."""
     found = partition_directories(LOCAL, root)[0]
-    if not found and not LOCAL.exists(f"{root}/{META_PROPERTIES_FILE}"):
-        raise UsageError(
-            f"{root} is neither a partition's directory, <topic>-<partition>, nor a root that holds any"
-        )
     missing = set(topics) - {partition.topic for partition in found.values()}
     if missing:
         raise UsageError(f"there is no topic {', '.join(sorted(missing))} in {root}")

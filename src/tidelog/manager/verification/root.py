@@ -26,7 +26,11 @@ _KAFKAS_OWN = frozenset({"remote-log-index-cache"})
 
 
 def partition_directories(fs: FileSystem, root: str) -> tuple[dict[str, TopicPartition], list[Finding]]:
-    """The live partitions' directories by name, and what else there is."""
+    """The live partitions' directories by name, and what else there is.
+
+    InvalidInputError where there is no partition, and nothing that says that this is a root: all would be
+    well with any directory otherwise.
+    """
     found, findings = {}, []
     for entry in sorted(fs.list(root)):
         if not entry.is_directory or entry.name in _KAFKAS_OWN:
@@ -43,6 +47,10 @@ def partition_directories(fs: FileSystem, root: str) -> tuple[dict[str, TopicPar
             state = parsed.state.value.lstrip("-")
             cause = f"a {state} directory of {parsed.topic_partition}; it was not checked"
             findings.append(Finding(Kind.NOTE, path, cause))
+    if not found and not fs.exists(f"{root}/{META_PROPERTIES_FILE}"):
+        raise InvalidInputError(
+            f"{root} is neither a partition's directory, <topic>-<partition>, nor a root that holds any"
+        )
     return found, findings
 
 
