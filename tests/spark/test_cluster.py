@@ -19,6 +19,7 @@ import venv
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,6 +54,55 @@ class Cluster:
                     if inside and b"CoarseGrainedExecutorBackend" in (process / "cmdline").read_bytes():
                         found.append(int(process.name))
         return found
+
+    @contextlib.contextmanager
+    def driver(self, script: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
+        """A driver that runs a script: its arguments are the master, settings as JSON, and what is given."""
+        settings = SETTINGS | {"spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1"}
+        environment = os.environ | {
+            "PYSPARK_PYTHON": str(self.python),
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
+            "PYTHONPATH": os.pathsep.join(sys.path),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        }
+        driver = subprocess.Popen(
+            [sys.executable, "-c", script, self.master, json.dumps(settings), *map(str, arguments)],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            yield driver
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(driver.pid, signal.SIGKILL)
+            driver.communicate()
+
+    def kill_one_that_stages(self, driver: subprocess.Popen[str], staging: Path, pattern: str) -> int:
+        """Kill an executor while tasks are staging files of a pattern, and say which."""
+        deadline = time.monotonic() + 300
+        while time.monotonic() < deadline and driver.poll() is None:
+            executors = self.executors()
+            if len(executors) > 1 and any(staging.glob(pattern)):
+                os.kill(executors[0], signal.SIGKILL)
+                return executors[0]
+            time.sleep(0.02)
+        pytest.fail("no task was seen staging")
+
+
+def expect_line(driver: subprocess.Popen[str], line: str) -> None:
+    """Wait for the line that a driver says next."""
+    assert driver.stdout is not None
+    assert driver.stdout.readline().strip() == line, driver.stderr.read() if driver.stderr else ""
+
+
+def last_line(driver: subprocess.Popen[str]) -> Any:
+    """Wait for a driver's end; what its last line says, as JSON."""
+    said, errors = driver.communicate(timeout=1200)
+    assert driver.returncode == 0, errors[-4000:]
+    return json.loads(said.splitlines()[-1])
 
 
 @pytest.fixture(scope="module")
@@ -195,35 +245,14 @@ def test_a_cluster_reads_exports_and_verifies_though_executors_die(cluster: Clus
     damaged = [one for one in findings if one[0] == "damage"]
     missing = [one for one in damaged if one[5] == "the index is missing"]
     assert len(missing) > PARTITIONS
-    settings = SETTINGS | {"spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1"}
     golden = json.dumps([str(GOLDEN / "clean"), str(GOLDEN / "legacy")])
-    environment = os.environ | {
-        "PYSPARK_PYTHON": str(cluster.python),
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
-    }
-    environment |= {"PYTHONPATH": os.pathsep.join(sys.path), "SPARK_LOCAL_IP": "127.0.0.1"}
-    driver = subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, cluster.master, json.dumps(settings), golden, str(log), str(out)],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        assert driver.stdout is not None
-        assert driver.stdout.readline().strip() == "exporting", driver.stderr.read() if driver.stderr else ""
-        killed = [_kill_one(cluster, out / "_tidelog/staging")]
-        assert driver.stdout.readline().strip() == "verifying"
+    with cluster.driver(SCRIPT, golden, log, out) as driver:
+        expect_line(driver, "exporting")
+        killed = [cluster.kill_one_that_stages(driver, out / "_tidelog/staging", "*/0*")]
+        expect_line(driver, "verifying")
         killed.append(cluster.executors()[-1])
         os.kill(killed[-1], signal.SIGKILL)
-        said, errors = driver.communicate(timeout=900)
-        assert driver.returncode == 0, errors[-4000:]
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(driver.pid, signal.SIGKILL)
-        driver.wait()
-    found = json.loads(said.splitlines()[-1])
+        found = last_line(driver)
     assert not {*killed} & {*cluster.executors()}
     assert found["found"] == [findings] * 3
     assert sum(map(len, found["rebuilt"])) == len(missing)
@@ -239,18 +268,6 @@ def test_a_cluster_reads_exports_and_verifies_though_executors_die(cluster: Clus
     assert all(str(cluster.python.parents[1]) in module for module in found["modules"]), found["modules"]
     values = ds.dataset(out, partitioning="hive").to_table(columns=["value"])["value"].to_pylist()
     assert sorted(map(int, values)) == list(range(number))
-
-
-def _kill_one(cluster: Cluster, staging: Path) -> int:
-    """Kill an executor while the export is under way, and say which."""
-    deadline = time.monotonic() + 300
-    while time.monotonic() < deadline:
-        executors = cluster.executors()
-        if executors and any(staging.glob("*/0*")):
-            os.kill(executors[0], signal.SIGKILL)
-            return executors[0]
-        time.sleep(0.02)
-    pytest.fail("the export was not seen under way")
 
 
 def _free_ports() -> tuple[int, int]:

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 
 import tidelog
-from tests.spark.conftest import SETTINGS
-from tests.spark.test_cluster import Cluster, cluster, worker_python
+from tests.spark.test_cluster import Cluster, cluster, last_line, worker_python
 from tests.spark.test_compact import NOW, same_files
 from tidelog.manager.compacting import Compaction, compact_at_rest
 from tidelog.records import Record
@@ -52,44 +44,11 @@ def test_a_partition_is_compacted_by_a_cluster_though_an_executor_dies(
     shutil.copytree(tmp_path / "local", tmp_path / "root")
     (local,) = compact_at_rest(Compaction(LOCAL, str(tmp_path / "local"), ("t-0",), NOW))
     assert local.segments_before > 100
-    settings = SETTINGS | {"spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1"}
-    environment = os.environ | {
-        "PYSPARK_PYTHON": str(cluster.python),
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "PYTHONPATH": os.pathsep.join(sys.path),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-    }
-    root = tmp_path / "root"
-    driver = subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, cluster.master, json.dumps(settings), str(root), str(NOW)],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        killed = kill_one_that_stages(cluster, driver, tmp_path / ".tidelog-staging-root")
-        said, errors = driver.communicate(timeout=1200)
-        assert driver.returncode == 0, errors[-4000:]
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(driver.pid, signal.SIGKILL)
-        driver.wait()
+    root, staging = tmp_path / "root", tmp_path / ".tidelog-staging-root"
+    with cluster.driver(SCRIPT, root, NOW) as driver:
+        killed = cluster.kill_one_that_stages(driver, staging, "compact-*/t-0/*")
+        (row,) = last_line(driver)
     assert killed not in cluster.executors()
-    (row,) = json.loads(said.splitlines()[-1])
     assert (row["segments"], row["bytes"]) == (local.segments, local.size_bytes)
     assert same_files(root, tmp_path / "local")
-    assert not list((tmp_path / ".tidelog-staging-root").iterdir())
-
-
-def kill_one_that_stages(cluster: Cluster, driver: subprocess.Popen[str], staging: Path) -> int:
-    """Kill an executor while tasks map keys, and say which."""
-    deadline = time.monotonic() + 300
-    while time.monotonic() < deadline and driver.poll() is None:
-        executors = cluster.executors()
-        if len(executors) > 1 and any(staging.glob("compact-*/t-0/*")):
-            os.kill(executors[0], signal.SIGKILL)
-            return executors[0]
-        time.sleep(0.02)
-    raise AssertionError("no task has staged anything")
+    assert not list(staging.iterdir())

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 
 import tidelog
-from tests.spark.conftest import SETTINGS
-from tests.spark.test_cluster import Cluster, cluster, worker_python
+from tests.spark.test_cluster import Cluster, cluster, expect_line, last_line, worker_python
 from tests.spark.test_ingest import write_parquet
 from tidelog.manager import Partition
 
@@ -57,33 +50,11 @@ def test_a_cluster_writes_ingests_and_compacts_though_an_executor_dies(
 ) -> None:
     for start in (0, 100, 200):
         write_parquet(tmp_path / "in" / f"{start}.parquet", start, 100)
-    settings = SETTINGS | {"spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1"}
-    environment = os.environ | {
-        "PYSPARK_PYTHON": str(cluster.python),
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "PYTHONPATH": os.pathsep.join(sys.path),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-    }
-    driver = subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, cluster.master, json.dumps(settings), str(tmp_path)],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        assert driver.stdout is not None
-        assert driver.stdout.readline().strip() == "writing", driver.stderr.read() if driver.stderr else ""
-        killed = kill_one_that_stages(cluster, tmp_path / ".tidelog-staging-root")
-        said, errors = driver.communicate(timeout=1200)
-        assert driver.returncode == 0, errors[-4000:]
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(driver.pid, signal.SIGKILL)
-        driver.wait()
+    with cluster.driver(SCRIPT, tmp_path) as driver:
+        expect_line(driver, "writing")
+        killed = cluster.kill_one_that_stages(driver, tmp_path / ".tidelog-staging-root", "write-*/task-*")
+        assert last_line(driver) == {"ingested": 300, "compacted": 3}
     assert killed not in cluster.executors()
-    assert json.loads(said.splitlines()[-1]) == {"ingested": 300, "compacted": 3}
     with tidelog.open(tmp_path / "root") as store:
         ends = [partition.log_end_offset for partition in store.topic("t")]
         assert sum(ends) == 12000
@@ -97,15 +68,3 @@ def test_a_cluster_writes_ingests_and_compacts_though_an_executor_dies(
 def values_of(partition: Partition) -> list[bytes]:
     found: list[bytes] = partition.read_arrow(0, 1 << 24, columns=("value",)).column(0).to_pylist()
     return found
-
-
-def kill_one_that_stages(cluster: Cluster, staging: Path) -> int:
-    """Kill an executor while tasks are staging, and say which."""
-    deadline = time.monotonic() + 300
-    while time.monotonic() < deadline:
-        executors = cluster.executors()
-        if len(executors) > 1 and any(staging.glob("write-*/task-*")):
-            os.kill(executors[0], signal.SIGKILL)
-            return executors[0]
-        time.sleep(0.05)
-    raise AssertionError("no task has staged anything")
