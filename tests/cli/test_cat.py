@@ -379,6 +379,29 @@ def test_following_goes_on_where_offsets_are_gone(tmp_path: Path, capfd: pytest.
         assert "offsets 3 to 99 are gone" in capfd.readouterr().err
 
 
+def test_following_goes_on_where_files_go_while_they_are_read(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As with a slow terminal, and retention."""
+    directory = tmp_path / "orders-0"
+    with Log.open(directory) as log:
+        following = follow(select([str(directory)]), ("offset", "value"), PlainOutput(), never)
+        assert next(following) is None
+        for _ in range(3):
+            log.append_as_leader(encode_records([Record(b"x", timestamp=1)]))
+            log.roll()
+        first = next(following)
+        assert first is not None
+        assert first.column("offset").to_pylist() == [0]
+        log.truncate_fully_and_start_at(100)
+        log.append_as_leader(encode_records([Record(b"x", timestamp=1)]))
+        assert next(following) is None
+        again = next(following)
+        assert again is not None
+        assert again.column("offset").to_pylist() == [100]
+        assert "offsets 1 to 99 are gone" in capfd.readouterr().err
+
+
 def test_partitions_that_come_or_move_are_followed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from tidelog.cli.filters import RecordFilter
 from tidelog.cli.output import Output
 from tidelog.cli.reading import Selection, read_tasks
-from tidelog.errors import InvalidInputError
+from tidelog.errors import DataLossError, InvalidInputError
 from tidelog.scanning.partitions import Partition, Root
 from tidelog.scanning.ranges import OffsetRange
 from tidelog.scanning.stability import LogTail, Transactions, log_tail
@@ -45,7 +46,10 @@ class _Place:
 def follow(
     selection: Selection, columns: Sequence[str], out: Output, check: Callable[[], None]
 ) -> Iterator[pa.RecordBatch | None]:
-    """Records as they come; None after each look, when it is time to show them. `check` raises to stop."""
+    """Records as they come; None after each look, when it is time to show them. `check` raises to stop.
+
+    `offset` is among the columns.
+    """
     places = {one.partition.topic_partition: _place(one) for one in selection.ranges}
     found_at = time.monotonic()
     while True:
@@ -59,7 +63,7 @@ def follow(
             except FileNotFoundError:
                 _miss(place, places, selection, out)
                 continue
-            for batch in read_tasks(tasks, columns, selection.wanted):
+            for batch in _read(place, tasks, columns, selection.wanted):
                 check()
                 yield batch
         yield None
@@ -121,6 +125,19 @@ def _look(place: _Place, selection: Selection, out: Output) -> list[ScanTask]:
     if since is None or selection.committed_only or start < since.end_offset:
         return selection.plan(OffsetRange(partition, start, end))
     return _tasks(partition, since, tail, start, end)
+
+
+def _read(
+    place: _Place, tasks: list[ScanTask], columns: Sequence[str], wanted: RecordFilter
+) -> Iterator[pa.RecordBatch]:
+    """The records of tasks; where a file goes meanwhile, the next look begins behind those that came."""
+    offset = tasks[0].start_offset if tasks else place.offset
+    try:
+        for batch in read_tasks(tasks, columns, wanted):
+            offset = batch.column("offset")[-1].as_py() + 1
+            yield batch
+    except DataLossError:
+        place.offset, place.tail = offset, LogTail(-1, 0, offset)
 
 
 def _tasks(partition: Partition, since: LogTail, tail: LogTail, start: int, end: int) -> list[ScanTask]:
