@@ -35,8 +35,6 @@ class MappedKeys:
     """Whether it ended because the map is full."""
     records: int
     """Records read."""
-    size: int
-    """Bytes read."""
 
 
 def map_segments(
@@ -51,7 +49,7 @@ def map_segments(
 
     `transactions` tells aborted data, and moves on.
     """
-    records = size = 0
+    records = 0
     for one in segments:
         mapped = map_keys(
             one.segment.buffer(),
@@ -64,10 +62,10 @@ def map_segments(
             source=one.segment.path,
             step=step,
         )
-        records, size = records + mapped.records, size + mapped.size
+        records += mapped.records
         if mapped.full:
-            return MappedKeys(True, records, size)
-    return MappedKeys(False, records, size)
+            return MappedKeys(True, records)
+    return MappedKeys(False, records)
 
 
 def walk(one: Bounded, transactions: CleanedTransactions, end_offset: int) -> None:
@@ -107,7 +105,6 @@ def map_keys(
     transactions = transactions or CleanedTransactions()
     mapper = Mapper(offset_map.kernel, start_offset, offset_map.max_entries, offset_map.latest_offset)
     unpacker = Unpacker(view, source)
-    begin = position
     for table in runs(view, position, source, range(base_offset, next_offset)):
         if step is not None:
             step(table.end - position)
@@ -120,7 +117,7 @@ def map_keys(
             break
     if not mapper.full:
         offset_map.latest_offset = next_offset - 1
-    return MappedKeys(mapper.full, mapper.read, position - begin)
+    return MappedKeys(mapper.full, mapper.read)
 
 
 def _map_run(
