@@ -76,7 +76,7 @@ class Manifest:
     partitions: Mapping[str, int]
     """How many partitions each topic was taken to have."""
     pieces: tuple[Piece, ...]
-    table_crc: int = 0
+    table_crc: int
     """The CRC-32C of the table file."""
 
 
