@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import re
+import shutil
 import uuid
 from contextlib import suppress
 from pathlib import Path
@@ -13,7 +15,9 @@ import pytest
 from tests.cleanup.test_splitting import FAR, made
 from tests.log.logs import NOW_MS, Clock, all_records
 from tests.spark.in_process import run_here
-from tests.spark.test_compact_passes import CONFIG, generate
+from tests.spark.test_compact_passes import CONFIG, generate, state
+from tidelog.cleanup.offset_map import OffsetMap
+from tidelog.cleanup.splitting import clean_splitting
 from tidelog.errors import CorruptRecordError
 from tidelog.log import Log
 from tidelog.manager.partition import Partition
@@ -44,6 +48,13 @@ def compact_copy(log: Log, staging: Path) -> WholeDone:
     return done
 
 
+def partition_of(log: Log) -> Partition:
+    partition = Partition(TopicPartition("t", 0), uuid.UUID(int=0), 0)
+    root = Root(str(Path(log.path).parent), LOCAL, None, Identity(1, "c", uuid.UUID(int=1)))
+    partition.attach(log, root)
+    return partition
+
+
 class Dying:
     """A gate that lets so many in and then dies."""
 
@@ -57,6 +68,31 @@ class Dying:
 
     def __exit__(self, *error: object) -> None:
         pass
+
+
+def refuse(self: Path, target: Path) -> None:
+    raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_what_comes_out_is_what_the_local_cleaner_leaves(
+    links: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where staging is on another file system than the root."""
+    path = generate(tmp_path / "t-0", 4)
+    local = Path(shutil.copytree(path, tmp_path / "local" / "t-0"))
+    with Log.open(local, CONFIG, clean=True) as log:  # by the clock, as a task: it judges producers
+        log.update_high_watermark(log.log_end_offset)
+        log.roll()
+        bounds = {"first_dirty_offset": 0, "upper_bound": log.log_end_offset, "now_ms": NOW_MS}
+        report = clean_splitting(log, OffsetMap(1 << 16), **bounds)
+    if not links:
+        monkeypatch.setattr(Path, "hardlink_to", refuse)
+    with opened(path) as log:
+        done = compact_copy(log, tmp_path / "staging")
+        put_in_place(partition_of(log), Path(done.staged))
+    assert state(path) == state(local)
+    assert done.report.stats == report.stats
 
 
 def test_damage_is_told_with_the_file_of_the_root(tmp_path: Path) -> None:
@@ -86,8 +122,7 @@ def test_a_driver_that_dies_after_a_split_has_lost_nothing(swaps: int, tmp_path:
     with opened(path) as log:
         done = compact_copy(log, tmp_path / "staging")
         assert [len(list(one.glob("*.log"))) for one in (path, Path(done.staged))] == [4, 3]
-        partition = Partition(TopicPartition("t", 0), uuid.UUID(int=0), 0)
-        partition.attach(log, Root(str(tmp_path), LOCAL, None, Identity(1, "c", uuid.UUID(int=1))))
+        partition = partition_of(log)
         partition.gate = cast(Any, Dying(swaps))
         with suppress(KeyboardInterrupt):
             put_in_place(partition, Path(done.staged))
