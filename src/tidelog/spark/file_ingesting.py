@@ -14,6 +14,7 @@ from __future__ import annotations
 import shutil
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,7 +74,7 @@ class FileIngest:
         known = set(there)
         ledger = self._ledger
         if not there and not ledger.batches:
-            self._frame()  # Spark says what is wrong with a source without files, or nothing
+            _ = self._frame  # Spark says what is wrong with a source without files, or nothing
         journal = self._settled()
         for number, files in enumerate(ledger.batches):
             if not journal.has(ledger.query, number):
@@ -165,15 +166,24 @@ class FileIngest:
         """Have Spark read the files, and the sink write them."""
         from pyspark.sql import functions as sql
 
-        frame = self._frame()
-        listed = {local_file(url) or url for url in frame.inputFiles()}  # anew; URLs are written otherwise
-        self._check_there(
-            number, (one.path for one in files if (local_file(one.path) or one.path) not in listed)
-        )
-        mine = frame.where(sql.col("_metadata.file_path").isin([one.path for one in files]))
+        listed = self._listed
+        self._check_there(number, (one.path for one in files if _plain(one.path) not in listed))
+        mine = self._frame.where(sql.col("_metadata.file_path").isin([one.path for one in files]))
         writer = records_of(mine, self._columns).write.format("tidelog").mode("append").options(**self._sink)
         writer.option("writeId", self._ledger.query).option("writeBatch", number).save()
 
+    @cached_property
     def _frame(self) -> DataFrame:
+        """All of the source; Spark lists the files, and reads them for the schema, once in a run."""
         source = self._source
         return self._spark.read.format(source.format).options(**source.options).load(self._path)
+
+    @cached_property
+    def _listed(self) -> frozenset[str]:
+        """The files that Spark will read: it lists them anew."""
+        return frozenset(map(_plain, self._frame.inputFiles()))
+
+
+def _plain(url: str) -> str:
+    """A file's name, which Spark writes in one way or another (`file:/x`, `file:///x`)."""
+    return local_file(url) or url
