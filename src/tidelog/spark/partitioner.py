@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidelog.config import LogConfig
 from tidelog.errors import InvalidInputError
 from tidelog.kernels.murmur import murmur2
 from tidelog.manager.publishing.checks import check_topic
@@ -55,10 +54,6 @@ class TopicPlan:
                 )
             self._checked[name] = found
         return found
-
-    def config(self, topic: str) -> LogConfig:
-        """A topic's configuration."""
-        return self.facts(topic).config
 
 
 class Partitioner:
