@@ -197,3 +197,19 @@ def test_trimming_leaves_what_the_local_command_leaves(spark: SparkSession, tmp_
         tidelog.spark.trim(spark, tmp_path / "spark", topics=["gone"], before_offset=1)
     with pytest.raises(InvalidInputError, match="one of before_offset and before_ms"):
         tidelog.spark.trim(spark, tmp_path / "spark")
+
+
+def test_trimming_goes_by_what_recovery_leaves(spark: SparkSession, tmp_path: Path) -> None:
+    """The look at files counts a last batch that recovery, when the root is opened, takes away."""
+    make_old(tmp_path / "root")
+    (tmp_path / "root" / ".kafka_cleanshutdown").unlink()
+    (tmp_path / "root" / "recovery-point-offset-checkpoint").unlink()
+    last = max((tmp_path / "root" / "old-1").glob("*.log"))
+    last.write_bytes(last.read_bytes()[:-1] + b"?")
+    found = tidelog.spark.trim(spark, tmp_path / "root", before_ms=1 << 50).toArrow().to_pylist()
+    assert {(row["topic"], row["partition"]): row["new_log_start_offset"] for row in found} == {
+        ("kept", 0): 200,
+        ("old", 0): 200,
+        ("old", 1): 190,
+        ("old", 2): 200,
+    }

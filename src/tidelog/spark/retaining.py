@@ -2,7 +2,7 @@
 
 Finding out what goes is what takes time: a look at every segment of every partition. Deleting is a matter of
 names and is done under the root's lock, through the store, as the local commands do it; what the store then
-deletes is decided there once more, since things may have changed since the look.
+deletes is decided there once more, since things may have changed since the look: by a writer, or by recovery.
 """
 
 from __future__ import annotations
@@ -175,14 +175,10 @@ def trim(
     rows = _run(spark, TrimWork(before_offset, before_ms), splits, TRIM_SCHEMA)
     if not dry_run and rows:
         with open_waiting(options.roots, wait_ms=options.lock_timeout_ms) as store:
+            chosen = [store.partition(row["topic"], row["partition"]) for row in rows]
             rows = [
-                _trim_row(
-                    trim_partition(
-                        store.partition(row["topic"], row["partition"]),
-                        before_offset=row["new_log_start_offset"],
-                    )
-                )
-                for row in rows
+                _trim_row(trim_partition(one, before_offset=before_offset, before_ms=before_ms))
+                for one in chosen
             ]
     return report_frame(spark, rows, TRIM_SCHEMA)
 
