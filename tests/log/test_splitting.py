@@ -15,8 +15,9 @@ from tests.oracle import Oracle
 from tests.segment.crafting import batch, random_batches
 from tidelog.errors import InvalidInputError, TidelogError
 from tidelog.log import Log
-from tidelog.records import StoredRecord, decode_records
-from tidelog.storage.names import FileKind, format_segment_file
+from tidelog.records import StoredRecord, decode_records, scan_batches
+from tidelog.segment import ActiveSegment
+from tidelog.storage.names import FileKind, Transient, format_segment_file
 from tidelog.testing.crash import CrashFileSystem
 from tidelog.types import Codec
 
@@ -250,3 +251,38 @@ def test_a_split_survives_a_power_cut_at_every_step(first: int, seeds: int) -> N
                 assert all_records(log) == records, (step, seed)
             names = [entry.name for entry in after.list("/old-0")]
             assert not [name for name in names if name.endswith((".cleaned", ".swap", ".deleted"))]
+
+
+def test_parts_that_were_joined_with_the_next_segment_survive_a_power_cut_too() -> None:
+    """Two segments for two, with another border: what was split off went into one with what came behind."""
+    near, far, behind = batch(0) + batch(5), batch(FAR + 20), batch(FAR + 21)
+    records = list(decode_records(near + far + behind))
+    fs = CrashFileSystem()
+    fs.make_directory("/old-0")
+    for base_offset, data in ((0, near + far), (FAR + 21, behind)):
+        for kind in (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX):
+            file = fs.open(f"/old-0/{format_segment_file(base_offset, kind)}", create=True)
+            file.pwrite(data if kind is FileKind.LOG else b"", 0)
+            file.sync()
+            file.close()
+    for directory in ("/old-0", "/"):
+        fs.sync_directory(directory)
+    with Log.open("/old-0", SMALL, fs=fs, clean=True, now_ms=Clock()) as log:
+        log.roll()
+        old = list(log.segments)[:-1]
+        new = []
+        for base_offset, data in ((0, near), (FAR + 20, far + behind)):
+            cleaned = ActiveSegment.create(
+                log.directory, base_offset, SMALL, clock=Clock(), transient=Transient.CLEANED
+            )
+            cleaned.append(data, scan_batches(data).require())
+            new.append(cleaned.seal())
+            new[-1].flush()
+        safe = fs.steps
+        log.replace_segments(new, old)
+        assert all_records(log) == records
+        done = fs.steps
+    for step in range(safe, done + 1):
+        for seed in range(4):
+            with Log.open("/old-0", SMALL, fs=fs.crash(step, seed=seed), now_ms=Clock()) as log:
+                assert all_records(log) == records, (step, seed)
