@@ -13,9 +13,14 @@ import pytest
 
 from tests.cli.command import on_terminal, run
 from tests.golden import GOLDEN, golden_partitions
+from tidelog.log import Log
+from tidelog.records import Record, encode_records
 from tidelog.scanning.overview import overview
 from tidelog.scanning.partitions import find_partitions
+from tidelog.storage import LOCAL
 from tidelog.storage.names import DirectoryState
+from tidelog.storage.write_journal import PendingPartition, PendingWrite, WriteJournal, write_journal
+from tidelog.types import TopicPartition
 
 CLEAN = GOLDEN / "clean"
 
@@ -91,6 +96,17 @@ def test_directories_that_are_not_live_are_shown_as_what_they_are(tmp_path: Path
         index.unlink()
     assert "no offset index" in listed(root)[3]["health"], "told, with exit code 0"
     assert [one.state for one in find_partitions(root)] == [DirectoryState.LIVE], "nothing else is read"
+
+
+def test_a_bulk_write_counts_when_it_is_whole(tmp_path: Path) -> None:
+    with Log.open(tmp_path / "t-0") as log:
+        for _ in range(3):
+            log.append_as_leader(encode_records([Record(b"x", timestamp=1)]))
+    added = PendingPartition(TopicPartition("t", 0), 1, 2, 0, 0, 0)
+    write_journal(LOCAL, tmp_path, WriteJournal(1, {}, PendingWrite("", 0, "/nowhere", ("x",), (added,))))
+    assert listed(tmp_path)[0]["log_end_offset"] == 1
+    write_journal(LOCAL, tmp_path, WriteJournal(2))
+    assert listed(tmp_path)[0]["log_end_offset"] == 3
 
 
 def test_a_table_for_people_and_lines_for_a_pipe() -> None:

@@ -72,7 +72,7 @@ def overview(partition: Partition) -> Overview:
         sum(segment.size for segment in segments),
         len(segments),
         partition.log_start_offset,
-        max(tail.end_offset, partition.log_start_offset),
+        partition.published_end(max(tail.end_offset, partition.log_start_offset)),
         partition.high_watermark,
         first,
         last,
