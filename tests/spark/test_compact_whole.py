@@ -29,6 +29,13 @@ from tidelog.storage import LOCAL
 from tidelog.types import TopicPartition
 
 
+@pytest.fixture
+def staging(tmp_path: Path) -> Path:
+    path = tmp_path / "staging"
+    path.mkdir()
+    return path
+
+
 def opened(path: Path) -> Log:
     return Log.open(path, CONFIG, clean=True, now_ms=Clock())
 
@@ -76,7 +83,7 @@ def refuse(self: Path, target: Path) -> None:
 
 @pytest.mark.parametrize("links", [True, False])
 def test_what_comes_out_is_what_the_local_cleaner_leaves(
-    links: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    links: bool, staging: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where staging is on another file system than the root."""
     path = generate(tmp_path / "t-0", 4)
@@ -89,25 +96,32 @@ def test_what_comes_out_is_what_the_local_cleaner_leaves(
     if not links:
         monkeypatch.setattr(Path, "hardlink_to", refuse)
     with opened(path) as log:
-        done = compact_copy(log, tmp_path / "staging")
+        done = compact_copy(log, staging)
         put_in_place(partition_of(log), Path(done.staged))
     assert state(path) == state(local)
     assert done.report.stats == report.stats
 
 
-def test_damage_is_told_with_the_file_of_the_root(tmp_path: Path) -> None:
+def test_damage_is_told_with_the_file_of_the_root(staging: Path, tmp_path: Path) -> None:
     path = generate(tmp_path / "t-0", 9)
     damaged = sorted(path.glob("*.log"))[3]
     data = bytearray(damaged.read_bytes())
     data[len(data) // 2] ^= 1
     damaged.write_bytes(data)
     with opened(path) as log, pytest.raises(CorruptRecordError, match=re.escape(f"({damaged},")) as told:
-        compact_copy(log, tmp_path / "staging")
+        compact_copy(log, staging)
     assert told.value.source == str(damaged)
 
 
+def test_an_attempt_that_comes_too_late_leaves_nothing(tmp_path: Path) -> None:
+    """Staging was swept by then; links that nobody removes would hold the disk's space."""
+    with opened(generate(tmp_path / "t-0", 9)) as log, pytest.raises(FileNotFoundError):
+        compact_copy(log, tmp_path / "swept")
+    assert not (tmp_path / "swept").exists()
+
+
 @pytest.mark.parametrize("swaps", range(4))
-def test_a_driver_that_dies_after_a_split_has_lost_nothing(swaps: int, tmp_path: Path) -> None:
+def test_a_driver_that_dies_after_a_split_has_lost_nothing(swaps: int, staging: Path, tmp_path: Path) -> None:
     """What was split off goes into one segment with the next; no record may be in neither meanwhile."""
 
     def segment(*offsets: int) -> bytes:
@@ -120,7 +134,7 @@ def test_a_driver_that_dies_after_a_split_has_lost_nothing(swaps: int, tmp_path:
     split, second, third = segment(*offsets[:4]), segment(*offsets[4:5]), segment(*offsets[5:])
     path = made(tmp_path / "t-0", (0, split), (FAR + 10, second), (FAR + 20, third))
     with opened(path) as log:
-        done = compact_copy(log, tmp_path / "staging")
+        done = compact_copy(log, staging)
         assert [len(list(one.glob("*.log"))) for one in (path, Path(done.staged))] == [4, 3]
         partition = partition_of(log)
         partition.gate = cast(Any, Dying(swaps))

@@ -74,7 +74,8 @@ class WholeWork:
     def _compact(self, number: int, split: WholeSplit, keys: OffsetMap) -> WholeDone:
         source = Path(split.directory)
         copy = own_name(self.staging, number) / source.name
-        copy.mkdir(parents=True)
+        for directory in (copy.parent, copy):  # not staging itself: it is gone if the job is over
+            directory.mkdir()
         _copy(source, copy, split.active_base_offset)
         try:
             report = _clean(copy, split, keys)
