@@ -22,10 +22,10 @@ import tidelog.spark
 from tests.cli.command import COMMAND
 from tests.manager.publishing import contents
 from tests.spark.conftest import Source, rows
-from tidelog.errors import InvalidInputError
+from tidelog.errors import InvalidInputError, LogLockedError
 from tidelog.spark import Columns, FileSource
 from tidelog.spark.file_ingesting import FileIngest
-from tidelog.spark.ledger import Ledger, SourceFile
+from tidelog.spark.ledger import Ledger, SourceFile, hold
 from tidelog.storage import LOCAL
 from tidelog.storage.write_journal import read_journal
 
@@ -81,6 +81,8 @@ def test_a_batch_that_was_begun_is_finished_with_its_files(
         )
         return sum(row["records"] for row in report.toArrow().to_pylist())
 
+    with hold(begun.directory), pytest.raises(LogLockedError, match="another ingest"):
+        run()  # which would sweep what that one has staged
     assert run() == 20
     assert [row["value"] for row in rows(source(tmp_path / "root"))] == [b"n%d" % i for i in range(20)]
     journal = read_journal(LOCAL, tmp_path / "root")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tidelog.errors import InvalidIndexError, LogLockedError
-from tidelog.spark.ledger import Ledger, SourceFile, is_ledger
+from tidelog.spark.ledger import Ledger, SourceFile, hold, is_ledger
 from tidelog.testing.crash import CrashFileSystem
 
 FILES = [SourceFile(f"file:///in/{name}.parquet", 10, time) for name, time in (("b", 1), ("a", 2), ("c", 1))]
@@ -28,7 +28,16 @@ def test_a_file_is_in_one_batch_the_oldest_first(tmp_path: Path) -> None:
     assert again.fresh([changed, *FILES]) == [FILES[2]]  # taken is taken, whatever becomes of it
 
 
-def test_of_two_runs_at_a_time_one_is_refused(tmp_path: Path) -> None:
+def test_a_run_keeps_others_away(tmp_path: Path) -> None:
+    for _ in range(2):
+        with hold(tmp_path / "x" / "l"):
+            with pytest.raises(LogLockedError, match=r"another ingest under this name is at work.*process"):
+                hold(tmp_path / "x" / "l").__enter__()
+            Ledger(tmp_path / "x" / "l").add(FILES[:1])
+    assert len(Ledger(tmp_path / "x" / "l").batches) == 2
+
+
+def test_without_a_lock_one_of_two_runs_is_refused(tmp_path: Path) -> None:
     Ledger(tmp_path).add(FILES[:1])
     one, two = Ledger(tmp_path), Ledger(tmp_path)
     one.add(FILES[1:2])

@@ -27,6 +27,7 @@ from tidelog.spark.loading import LOADED_SCHEMA, LoadPlan, LoadWork, local_file,
 from tidelog.spark.sink_options import SinkOptions
 from tidelog.spark.writing import Writing
 from tidelog.storage import LOCAL
+from tidelog.storage.lock import LOCK_FILE
 from tidelog.storage.write_journal import WriteJournal, read_journal
 
 if TYPE_CHECKING:
@@ -57,8 +58,9 @@ class FileIngest:
         sink: Mapping[str, str],
         progress: Path,
     ) -> None:
-        """`sink` has the options of the sink; `progress` is the ledger's directory."""
-        if LOCAL.exists(progress) and LOCAL.list(progress) and not is_ledger(progress):
+        """`sink` has the options of the sink; `progress` is the ledger's directory, held by the caller."""
+        there = {entry.name for entry in LOCAL.list(progress)} if LOCAL.exists(progress) else set()
+        if there - {LOCK_FILE} and not is_ledger(progress):
             raise InvalidInputError(f"{progress} is that of a stream: take another name")
         self._spark = spark
         self._source = source

@@ -26,7 +26,7 @@ from tidelog.scanning.stability import log_end_offset
 from tidelog.spark.file_ingesting import FileIngest, is_file_source
 from tidelog.spark.ingest_records import Columns, FileSource, records_of
 from tidelog.spark.jobs import ours, report_frame
-from tidelog.spark.ledger import is_ledger
+from tidelog.spark.ledger import hold, is_ledger
 from tidelog.spark.sink import check_columns
 from tidelog.spark.sink_options import SinkOptions
 from tidelog.storage.names import CLUSTER_METADATA_TOPIC
@@ -86,7 +86,8 @@ def ingest(
                 files = source if isinstance(source, FileSource) else FileSource(*source)
                 progress = _progress(files, parsed, name)
                 if is_file_source(files):
-                    FileIngest(spark, files, chosen, sink, progress).run(files_at_a_time)
+                    with hold(progress):
+                        FileIngest(spark, files, chosen, sink, progress).run(files_at_a_time)
                 else:
                     _ingest_stream(spark, files, chosen, sink, progress)
     except Exception as error:

@@ -2,11 +2,13 @@
 
     <directory>/ledger.json           {"version": 1, "id": "8c5f..."}: whose batches these are, in journals
     <directory>/batch-00000000.json   {"version": 1, "files": [[path, size, mtime_ms], ...]}
+    <directory>/.lock                 held by the run under way (`hold`)
 
 A file is taken once: it is in one batch. Whether a batch is in a root is said by that root's journal, under
 the ledger's id and the batch's number. So one that is not there was never published, and is taken as it is
 written down; a root that was made anew gets all of them again; and who deletes the ledger takes everything
-anew. Batches are made under names that are never replaced: of two runs at a time one is refused.
+anew. Of two runs at a time one is refused: by the lock, and where a mount knows no locks, when it adds a
+batch, for batches are made under names that are never replaced.
 """
 
 from __future__ import annotations
@@ -14,14 +16,16 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tidelog.errors import InvalidIndexError, LogLockedError
 from tidelog.storage import LOCAL, FileSystem, atomic_create, make_directories, read_file
+from tidelog.storage.lock import RootLock
 
-__all__ = ["Ledger", "SourceFile", "is_ledger"]
+__all__ = ["Ledger", "SourceFile", "hold", "is_ledger"]
 
 _IDENTITY = "ledger.json"
 _BATCH = re.compile(r"batch-(\d{8})\.json")
@@ -34,6 +38,18 @@ class SourceFile(NamedTuple):
     """As Spark tells it: a URL."""
     size: int
     mtime_ms: int
+
+
+@contextmanager
+def hold(directory: Path) -> Iterator[None]:
+    """Keep other runs away for as long as the `with` lasts; LogLockedError where one is at work."""
+    make_directories(LOCAL, directory)
+    try:
+        lock = RootLock(directory)
+    except LogLockedError as error:
+        raise LogLockedError(f"another ingest under this name is at work: {error}") from None
+    with lock:
+        yield
 
 
 def is_ledger(directory: Path, fs: FileSystem = LOCAL) -> bool:
