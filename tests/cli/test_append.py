@@ -258,10 +258,8 @@ def test_a_disk_that_takes_no_more_is_told_with_its_place(tmp_path: Path, alone:
     limited = ["bash", "-c", 'ulimit -f 11000 && exec "$@"', "limited", *map(str, command)]
     done = subprocess.run(limited, capture_output=True, timeout=60, check=False, text=True)
     assert done.returncode == 1
-    assert done.stderr == (
-        f"tidelog: {root}/t-0: File too large (writing records of topic t): check the disk and the "
-        "kernel's log\n"
-    )
+    log = root / "t-0" / f"{0:020}.log"
+    assert done.stderr == f"tidelog: {log}: File too large: check the disk and the kernel's log\n"
     values = [value for _, value in stored(root, "t-0")]
     assert 0 < len(values) < 150
     assert f"{len(values)} records are appended" in done.stdout

@@ -107,9 +107,11 @@ def test_buffers_of_wider_items_are_written_whole(tmp_path: Path) -> None:
 def test_a_full_disk_is_an_error(tmp_path: Path) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("no /dev/full here")
-    with pytest.raises(OSError, match="No space left") as caught:
-        LOCAL.open("/dev/full", writable=True).pwrite(b"x", 0)
-    assert caught.value.errno == errno.ENOSPC
+    file = LOCAL.open("/dev/full", writable=True)
+    for write in (lambda: file.pwrite(b"x", 0), lambda: file.pwritev([b"x", b"y"], 0)):
+        with pytest.raises(OSError, match="No space left") as caught:
+            write()
+        assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, "/dev/full")
 
 
 def test_a_closed_file_says_so(tmp_path: Path) -> None:

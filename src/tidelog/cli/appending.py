@@ -20,7 +20,7 @@ from tidelog.config import LogConfig
 from tidelog.errors import InvalidInputError
 from tidelog.log import Log
 from tidelog.manager import Store
-from tidelog.manager.publishing.checks import check_topic, disk_error
+from tidelog.manager.publishing.checks import check_topic
 from tidelog.manager.publishing.existing import TopicFacts, existing_topics
 from tidelog.manager.recovery import is_partition
 from tidelog.spark.partitioner import Partitioner, TopicPlan
@@ -188,7 +188,7 @@ def _writer(destination: Destination, output: Output, codec: Codec, sync: bool) 
     """Takes the lock, and gives it back with everything closed in order."""
     if destination.bare is not None:
         with Log.open(destination.bare) as log:
-            yield _placed(destination.root, lambda _, rows: _append_to_log(log, rows, codec, sync))
+            yield lambda _, rows: _append_to_log(log, rows, codec, sync)
         return
     with opened_root(destination.root, output, create=destination.create is not None) as store:
         _make_topic(store, destination)
@@ -198,19 +198,7 @@ def _writer(destination: Destination, output: Output, codec: Codec, sync: bool) 
             info = target.append(rows, sync=sync, codec=codec)
             return info.first_offset, info.last_offset
 
-        yield _placed(destination.root, write)
-
-
-def _placed(root: Path, write: _Write) -> _Write:
-    """The same, with errors that say where the disk refused."""
-
-    def placed(partition: TopicPartition, rows: pa.RecordBatch) -> tuple[int, int]:
-        try:
-            return write(partition, rows)
-        except OSError as error:
-            raise disk_error(error, f"{root}/{partition}", partition.topic) from error
-
-    return placed
+        yield write
 
 
 def _make_topic(store: Store, destination: Destination) -> None:

@@ -147,7 +147,7 @@ class LocalMapping:
 
 
 class LocalFile:
-    """An open file of this machine."""
+    """An open file of this machine. What the disk refuses names the file, which the system's calls do not."""
 
     __slots__ = ("_handle", "path")
 
@@ -183,12 +183,16 @@ class LocalFile:
     def pwrite(self, data: ReadableBuffer, position: int) -> int:
         """Write all of `data` at `position`."""
         handle = self._handle or self._live()
-        written = os.pwrite(handle.number, data, position)
         size = len(data) if type(data) is bytearray else memoryview(data).nbytes
-        if written < size:
-            rest = memoryview(data).cast("B")
-            while written < size:
-                written += os.pwrite(handle.number, rest[written:], position + written)
+        try:
+            written = os.pwrite(handle.number, data, position)
+            if written < size:
+                rest = memoryview(data).cast("B")
+                while written < size:
+                    written += os.pwrite(handle.number, rest[written:], position + written)
+        except OSError as error:
+            error.filename = self.path
+            raise
         return size
 
     def pwritev(self, buffers: Sequence[ReadableBuffer], position: int) -> int:
@@ -198,7 +202,11 @@ class LocalFile:
         total = 0
         for first in range(0, len(buffers), _IOV_MAX):
             part = slice(first, first + _IOV_MAX)
-            written = os.pwritev(handle.number, buffers[part], position + total)
+            try:
+                written = os.pwritev(handle.number, buffers[part], position + total)
+            except OSError as error:
+                error.filename = self.path
+                raise
             if written == (size := sum(sizes[part])):
                 total += size
                 continue
@@ -222,7 +230,11 @@ class LocalFile:
         """Make sure that the disk has room for these bytes."""
         handle = self._handle or self._live()
         if n > 0 and hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(handle.number, position, n)
+            try:
+                os.posix_fallocate(handle.number, position, n)
+            except OSError as error:
+                error.filename = self.path
+                raise
 
     def reserve(self, position: int, n: int) -> bool:
         """Set disk space aside for bytes that will be written soon; the length stays."""
@@ -232,7 +244,11 @@ class LocalFile:
     def sync(self) -> None:
         """Return when the bytes and the length are on the disk."""
         handle = self._handle or self._live()
-        _sync(handle.number)
+        try:
+            _sync(handle.number)
+        except OSError as error:
+            error.filename = self.path
+            raise
 
     def map_readonly(self, size: int | None = None, *, ahead: bool = False) -> memoryview:
         """Its first `size` (all) bytes as memory; with `ahead`, also those it has yet to grow to."""

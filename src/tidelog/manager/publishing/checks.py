@@ -20,7 +20,7 @@ __all__ = ["check_piece", "check_topic", "disk_error"]
 
 
 def disk_error(error: OSError, path: str, topic: str) -> OSError:
-    """The same error with the topic and the place in it; calls on an open file tell neither."""
+    """The same error with the topic in it, and with `path` where it names no place."""
     if error.errno is None:
         return error
     place = path if error.filename is None else error.filename
