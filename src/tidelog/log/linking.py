@@ -12,8 +12,6 @@
 
 from __future__ import annotations
 
-import errno
-
 import numpy as np
 import numpy.typing as npt
 
@@ -23,12 +21,11 @@ from tidelog.log.state import LogState
 from tidelog.log.validation import stamp
 from tidelog.records.batches import BatchTable
 from tidelog.segment import SealedSegment
-from tidelog.storage import Directory, File
-from tidelog.storage.names import FileKind, Transient, format_segment_file
+from tidelog.storage import CANNOT_LINK, Directory, File
+from tidelog.storage.names import SEGMENT_FILES, FileKind, Transient, format_segment_file
 
 __all__ = ["link_segment"]
 
-_CANNOT = (errno.EXDEV, errno.EPERM, errno.ENOTSUP, errno.EMLINK)
 _FAR_APART = 80_000
 """From this mean size of a batch on, its stamp is written and not mapped.
 
@@ -39,7 +36,6 @@ a batch against 0.3 us a kilobyte, so that they meet at about this size.
 _STAMP = np.dtype([("base_offset", ">i8"), ("length", ">i4"), ("leader_epoch", ">i4")])
 """What of a batch's header no checksum covers."""
 _LENGTH_END = 12
-_STRAYS = (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
 
 
 def link_segment(state: LogState, staged: Directory, rows: npt.NDArray[np.int64], leader_epoch: int) -> bool:
@@ -51,7 +47,7 @@ def link_segment(state: LogState, staged: Directory, rows: npt.NDArray[np.int64]
     next_offset = base_offset + int((rows[:, 3] - rows[:, 2] + 1).sum())
     _stamp(staged, rows, base_offset, leader_epoch)
     if state.active.base_offset != base_offset:
-        for kind in _STRAYS:
+        for kind in SEGMENT_FILES:
             state.directory.unlink(format_segment_file(base_offset, kind))
     elif state.active.size:
         return False  # a log that ends where its last segment begins holds nothing there
@@ -61,7 +57,7 @@ def link_segment(state: LogState, staged: Directory, rows: npt.NDArray[np.int64]
         try:
             _link(state, staged, FileKind.TIME_INDEX, probe)
         except OSError as error:
-            if error.errno in _CANNOT:
+            if error.errno in CANNOT_LINK:
                 return False
             raise
         with state.changing_files("linking a segment into"):

@@ -22,6 +22,7 @@ from tidelog.storage.checkpoints import (
 )
 from tidelog.storage.directory import Directory
 from tidelog.storage.files import (
+    CANNOT_LINK,
     DirEntry,
     File,
     FileStat,
@@ -35,6 +36,7 @@ from tidelog.storage.files import (
 from tidelog.storage.local import LOCAL, LocalFileSystem
 
 __all__ = [
+    "CANNOT_LINK",
     "LOCAL",
     "DirEntry",
     "Directory",

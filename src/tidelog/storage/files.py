@@ -16,6 +16,7 @@ Errors: the operating system's own `OSError`s, with the path in them where the s
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Sequence
 from contextlib import suppress
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, StrPath
 
 __all__ = [
+    "CANNOT_LINK",
     "DirEntry",
     "File",
     "FileStat",
@@ -35,6 +37,9 @@ __all__ = [
     "read_file",
     "rename_noreplace",
 ]
+
+CANNOT_LINK = (errno.EXDEV, errno.EPERM, errno.ENOTSUP, errno.EMLINK)
+"""Errors of `link` that say that it cannot be there: copy instead."""
 
 
 class DirEntry(NamedTuple):

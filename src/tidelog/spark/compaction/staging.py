@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import mmap
 import shutil
 import uuid
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.log import Log
 from tidelog.segment import SealedSegment, Segment
-from tidelog.storage import LOCAL
+from tidelog.storage import CANNOT_LINK, LOCAL
 from tidelog.storage.names import SEGMENT_FILES, Transient, format_segment_file
 
 if TYPE_CHECKING:
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["bring", "map_file", "own_name", "swap_in", "sweep", "write_file"]
 
 _SWEEPERS = 4
-_CANNOT_LINK = (errno.EXDEV, errno.EPERM, errno.ENOTSUP, errno.EMLINK)
 
 
 def own_name(directory: str, number: int) -> Path:
@@ -50,7 +48,7 @@ def bring(source: Path, target: Path) -> None:
     try:
         target.hardlink_to(source)
     except OSError as error:
-        if error.errno not in _CANNOT_LINK:
+        if error.errno not in CANNOT_LINK:
             raise
         shutil.copy2(source, target)
         file = LOCAL.open(target, writable=True)
