@@ -41,7 +41,8 @@ def _make_receiver() -> Callable[[bytes], Any]:
             raise ModuleNotFoundError(
                 f"the Python of this Spark worker, {sys.executable}, has no module {error.name!r}: install "
                 "tidelog on every worker (pip install 'tidelog[spark]') in the Python that "
-                "spark.pyspark.python or PYSPARK_PYTHON names",
+                "spark.pyspark.python or PYSPARK_PYTHON names; the source and the sink run in the one that "
+                "PYSPARK_DRIVER_PYTHON names, on the workers too",
                 name=error.name,
             ) from error
         settle()
