@@ -61,7 +61,7 @@ class Cluster:
         settings = SETTINGS | {"spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1"}
         environment = os.environ | {
             "PYSPARK_PYTHON": str(self.python),
-            "PYSPARK_DRIVER_PYTHON": sys.executable,
+            "PYSPARK_DRIVER_PYTHON": str(self.python),
             "PYTHONPATH": os.pathsep.join(sys.path),
             "SPARK_LOCAL_IP": "127.0.0.1",
         }
