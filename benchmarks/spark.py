@@ -111,16 +111,18 @@ def run_jobs(
     settings: dict[str, str],
     jobs: list[dict[str, Any]],
     also: int | None = None,
-    repeat: int | None = None,
+    *,
+    once: bool = False,
 ) -> dict[str, dict[str, Any]]:
     """What each job took, by name; `also` is a process whose time on the CPU counts too.
 
-    The first run of a job starts workers and is compiled by Java, and does not count.
+    The first run of a job starts workers and is compiled by Java, and does not count. `once` is for what is
+    not timed.
     """
     request = {
         "settings": settings,
-        "repeat": repeat or bench.effort.scale(2, 4),
-        "measure_s": 0 if repeat else bench.effort.scale(5, 25),
+        "repeat": 1 if once else bench.effort.scale(2, 4),
+        "measure_s": 0 if once else bench.effort.scale(5, 25),
         "cpu_time": bench.effort.cpu_time,
         "also": also,
         "jobs": jobs,
@@ -207,8 +209,8 @@ def _memory(bench: Bench, data: _Topics) -> Iterator[Row]:
     peaks = {}
     for name, root in roots.items():
         job = _our_job("spark/export", root, bench.scratch) | {"name": name, "watch": True}
-        repeat = 3 if name == "small" else 1  # a short run is easily looked at beside its peak
-        peaks[name] = run_jobs(bench, SETTINGS, [job], repeat=repeat)[name]["peak"] / 1e6
+        once = name == "large"  # a short run is easily looked at beside its peak
+        peaks[name] = run_jobs(bench, SETTINGS, [job], once=once)[name]["peak"] / 1e6
     yield Row(
         row, "MB", peaks["large"], "itself at 1/10 size", peaks["small"], MEMORY_BAR, lower_is_better=True
     )

@@ -47,8 +47,9 @@ def main() -> None:
             answer = answers[job["name"]]
             with _Watch(job.get("watch", False)) as watch:
                 begin = clock()
-                answer["rows"] = _JOBS[job["job"]](spark, job)
+                look = _JOBS[job["job"]](spark, job)
                 seconds = job.pop("seconds", clock() - begin)
+                answer["rows"] = look()
             if not first:
                 times[job["name"]].append(seconds)
                 answer["peak"] = max(answer["peak"], watch.peak)
@@ -70,21 +71,30 @@ def _frame(spark: Any, job: dict[str, Any]) -> Any:
     return (reader.schema(job["schema"]) if "schema" in job else reader).load()
 
 
-def _noop(spark: Any, job: dict[str, Any]) -> int:
-    _frame(spark, job).write.format("noop").mode("overwrite").save()
+_Look = Callable[[], int]
+"""How many rows a job had, where that is known: asked for when all is done, and not timed."""
+
+
+def _unknown() -> int:
     return 0
 
 
-def _count(spark: Any, job: dict[str, Any]) -> int:
-    return int(_frame(spark, job).count())
+def _noop(spark: Any, job: dict[str, Any]) -> _Look:
+    _frame(spark, job).write.format("noop").mode("overwrite").save()
+    return _unknown
 
 
-def _write_parquet(spark: Any, job: dict[str, Any]) -> int:
+def _count(spark: Any, job: dict[str, Any]) -> _Look:
+    rows = int(_frame(spark, job).count())
+    return lambda: rows
+
+
+def _write_parquet(spark: Any, job: dict[str, Any]) -> _Look:
     frame = _frame(spark, job).withColumn("date", _date())
     frame.write.option("compression", "zstd").partitionBy("topic", "partition", "date").mode(
         "overwrite"
     ).parquet(job["target"])
-    return 0
+    return _unknown
 
 
 def _date() -> Any:
@@ -93,26 +103,26 @@ def _date() -> Any:
     return functions.to_date("timestamp")
 
 
-def _export(spark: Any, job: dict[str, Any]) -> int:
+def _export(spark: Any, job: dict[str, Any]) -> _Look:
     report = tidelog.spark.export(spark, job["path"], job["target"], include_headers=False)
-    return int(sum(row.records for row in report.collect()))
+    return lambda: int(sum(row.records for row in report.collect()))
 
 
-def _write(spark: Any, job: dict[str, Any]) -> int:
+def _write(spark: Any, job: dict[str, Any]) -> _Look:
     _frame(spark, job).write.format(job["to"]).options(**job["to_options"]).mode("append").save()
-    return 0
+    return _unknown
 
 
-def _ingest(spark: Any, job: dict[str, Any]) -> int:
+def _ingest(spark: Any, job: dict[str, Any]) -> _Look:
     options = dict(job["to_options"])
     root, topic = options.pop("path"), options.pop("topic")
     source = tidelog.spark.FileSource(job["format"], job["options"]["path"])
     name = uuid.uuid4().hex  # what another run took is taken again
     tidelog.spark.ingest(spark, source, root, topic=topic, name=name, options=options)
-    return 0
+    return _unknown
 
 
-def _compact(spark: Any, job: dict[str, Any]) -> int:
+def _compact(spark: Any, job: dict[str, Any]) -> _Look:
     root = Path(job["target"])
     shutil.rmtree(root, ignore_errors=True)
     shutil.copytree(job["path"], root)  # its time does not count, nor that of bringing it to the disk
@@ -120,13 +130,13 @@ def _compact(spark: Any, job: dict[str, Any]) -> int:
     begin = time.perf_counter()
     most = job.get("max_bytes_per_task")
     report = tidelog.spark.compact(spark, root, now_ms=job["now_ms"], max_bytes_per_task=most)
-    job["seconds"] = time.perf_counter() - begin  # all is done; to look at the report is another job
-    return int(sum(report.toArrow().column("records_read").to_pylist()))
+    job["seconds"] = time.perf_counter() - begin
+    return lambda: int(sum(row.records_read for row in report.collect()))
 
 
 _AFRESH = ("write-parquet", "export")
 
-_JOBS: dict[str, Callable[[Any, dict[str, Any]], int]] = {
+_JOBS: dict[str, Callable[[Any, dict[str, Any]], _Look]] = {
     "noop": _noop,
     "count": _count,
     "write-parquet": _write_parquet,

@@ -87,7 +87,7 @@ def _ingest(bench: Bench) -> Iterator[Row]:
         if name == "spark-write/ingest":
             job["job"] = "ingest"
         bench.say(f"writing {count:,} rows into a root")
-        speeds[name] = count / run_jobs(bench, settings, [job], repeat=3)[name]["seconds"] / 1e6
+        speeds[name] = count / run_jobs(bench, settings, [job])[name]["seconds"] / 1e6
         shutil.rmtree(root.parent)
     broker_root = bench.scratch / "write-broker"
     with tidelog.open(broker_root) as store:
@@ -96,7 +96,7 @@ def _ingest(bench: Bench) -> Iterator[Row]:
     with Oracle.obtain().broker(broker_root, jvm=STOCK_JVM) as broker:
         options = {"kafka.bootstrap.servers": broker.address, "topic": "events"}
         job = read | {"name": "connector", "to": "kafka", "to_options": options}
-        theirs = run_jobs(bench, settings, [job], broker.process.pid, repeat=3)["connector"]
+        theirs = run_jobs(bench, settings, [job], broker.process.pid)["connector"]
     shutil.rmtree(broker_root)
     for name in names:
         peer = count / theirs["seconds"] / 1e6
@@ -187,7 +187,7 @@ def _compact(bench: Bench, name: str, partitions: int, megabytes: int, bar: floa
     job |= {"target": str(bench.scratch / "compact-target")}
     if partitions == 1:
         job["max_bytes_per_task"] = megabytes * 1_000_000 // _PARTS
-    two = run_jobs(bench, SETTINGS, [job], repeat=2)[name]["seconds"]
+    two = run_jobs(bench, SETTINGS, [job])[name]["seconds"]
     shutil.rmtree(root)
     yield Row(name, "MB/s", total / two, "one thread", total / one, bar)
 
