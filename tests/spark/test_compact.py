@@ -14,6 +14,7 @@ from tidelog.errors import InvalidInputError
 from tidelog.manager.compacting import Compaction, compact_at_rest
 from tidelog.records import Record
 from tidelog.storage import LOCAL
+from tidelog.storage.lock import RootLock
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -117,6 +118,25 @@ def test_a_dry_run_counts_what_is_rolled_first(spark: SparkSession, tmp_path: Pa
     for name in ("first_dirty_offset", "end_offset", "segments_before", "bytes_before"):
         assert planned[name] == done[name], name
     assert done["end_offset"] == 9
+
+
+def test_a_dry_run_only_looks(spark: SparkSession, tmp_path: Path) -> None:
+    """Not even an unclean log is recovered, nor the root waited for that somebody holds."""
+    make_root(tmp_path / "root")
+    (tmp_path / "root" / ".kafka_cleanshutdown").unlink()
+    lock = RootLock(tmp_path / "root")
+    before = {path: path.read_bytes() for path in (tmp_path / "root").rglob("*") if path.is_file()}
+    try:
+        planned = tidelog.spark.compact(spark, tmp_path / "root", topics=["a"], now_ms=NOW, dry_run=True)
+        assert planned.count() == 3
+        with pytest.raises(InvalidInputError, match="plain is not compacted"):
+            tidelog.spark.compact(spark, tmp_path / "root", topics=["plain"], dry_run=True)
+        with pytest.raises(InvalidInputError, match="no topic nobody"):
+            tidelog.spark.compact(spark, tmp_path / "root", topics=["nobody"], dry_run=True)
+    finally:
+        lock.release()
+    after = {path: path.read_bytes() for path in (tmp_path / "root").rglob("*") if path.is_file()}
+    assert after == before
 
 
 @pytest.mark.parametrize("most", [None, 1])

@@ -12,21 +12,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tidelog.cleanup.choice import LogFacts, LogToClean, plan_cleaning, when_rolled
+from tidelog.cleanup.choice import LogToClean
 from tidelog.cli.checking import existing_directory, parse_settings, root_for_spark
 from tidelog.cli.errors import FOUND_WRONG, UsageError
-from tidelog.cli.finding import one_partition, view_at_rest
+from tidelog.cli.finding import one_partition
 from tidelog.cli.interrupts import interruptible
 from tidelog.cli.onspark import compact_on_spark
 from tidelog.cli.output import Cell, Column, Output
-from tidelog.config import LogConfig
 from tidelog.manager.compacting import Advance, Compacted, Compaction, compact_at_rest, compaction_config
+from tidelog.manager.compaction_plans import plan_at_rest
 from tidelog.manager.metadata.files import read_cluster_metadata
-from tidelog.manager.metadata.image import MetadataImage
 from tidelog.manager.recovery import is_partition
-from tidelog.manager.root import Checkpoint
 from tidelog.manager.verification.root import partition_directories
-from tidelog.storage import LOCAL, read_offset_checkpoint
+from tidelog.storage import LOCAL
 from tidelog.storage.files import parent
 from tidelog.storage.names import DirectoryState, parse_partition_directory
 from tidelog.types import TopicPartition
@@ -96,7 +94,7 @@ def compact_path(
     for name in names if request.by_name else ():  # before anything is changed
         compaction_config(request, parse_partition_directory(name).topic_partition, image)
     if dry_run:  # a matter of names and sizes: nothing for Spark
-        return _show(request, output, image)
+        return _show(request, output)
     return _compact(request, output) if master is None else _compact_on_spark(request, topics, output, master)
 
 
@@ -193,44 +191,26 @@ def _job_row(partition: TopicPartition, row: _Row) -> _Row:
 # ---- only looking
 
 
-def _show(request: Compaction, output: Output, image: MetadataImage) -> int:
-    read = [0, 0]
+def _show(request: Compaction, output: Output) -> int:
+    logs = size = 0
 
     def rows() -> Iterator[Sequence[Cell]]:
-        for name in request.names:
-            partition = parse_partition_directory(name).topic_partition
-            config = compaction_config(request, partition, image)
-            if config is None:
-                continue
-            facts, checkpoint = _facts(request, name, config)
-            plan = plan_cleaning(facts, checkpoint, request.now_ms)
+        nonlocal logs, size
+        for one in plan_at_rest(request):
+            plan = one.plan
             if plan.cleanable_bytes:
-                read[0] += 1
-                read[1] += plan.total_bytes
+                logs += 1
+                size += plan.total_bytes
             yield (
-                str(partition),
+                str(one.partition),
                 plan.first_dirty_offset,
                 max(plan.first_uncleanable_offset, plan.first_dirty_offset),
-                sum(segment.size > 0 for segment in facts.segments),
-                sum(segment.size for segment in facts.segments),
+                one.segments,
+                one.size_bytes,
                 plan.cleanable_bytes,
                 round(plan.cleanable_ratio, 3),
             )
 
     output.table(_PLANNED, rows())
-    output.say(f"{read[0]} logs would be compacted, {read[1]} bytes rewritten")
+    output.say(f"{logs} logs would be compacted, {size} bytes rewritten")
     return 0
-
-
-def _facts(request: Compaction, name: str, config: LogConfig) -> tuple[LogFacts, int | None]:
-    """A log as it would be when its active segment is rolled, and the cleaner's checkpoint."""
-    partition = parse_partition_directory(name).topic_partition
-    segments, offsets = view_at_rest(one_partition(Path(request.root, name)))
-    end = offsets.log_end.message_offset
-    marks, cleaned = (
-        read_offset_checkpoint(request.fs, f"{request.root}/{kind.value}")
-        for kind in (Checkpoint.HIGH_WATERMARKS, Checkpoint.CLEANED)
-    )
-    stable = min(offsets.last_stable_offset, marks.get(partition, end))
-    facts = when_rolled(LogFacts(tuple(segments), config, offsets.log_start, stable, end))
-    return facts, None if request.from_start else cleaned.get(partition)

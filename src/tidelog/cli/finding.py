@@ -21,17 +21,13 @@ from tidelog.cli.errors import UsageError
 from tidelog.cli.output import Cell, Column, Output
 from tidelog.errors import OffsetOutOfRangeError
 from tidelog.log.lookups import offset_for_timestamp
-from tidelog.log.offsets import LogOffsetMetadata, LogOffsets
 from tidelog.log.reading import read
-from tidelog.log.segments import LogSegments
 from tidelog.log.state import LogView
 from tidelog.scanning.partitions import Partition, find_partitions
-from tidelog.scanning.stability import stable_offset
-from tidelog.segment import SealedSegment
-from tidelog.storage import Directory
+from tidelog.scanning.views import view_at_rest
 from tidelog.types import FetchIsolation
 
-__all__ = ["Questions", "answer", "one_partition", "view_at_rest"]
+__all__ = ["Questions", "answer", "one_partition"]
 
 Answer = dict[str, Any]
 
@@ -55,20 +51,6 @@ def one_partition(path: str | Path) -> Partition:
     if not found[0].segments:
         raise UsageError(f"{path} holds no segment")
     return found[0]
-
-
-def view_at_rest(partition: Partition) -> LogView:
-    """The segments and offsets of a partition as its files have them now."""
-    directory = Directory(partition.url)
-    segments = LogSegments(
-        SealedSegment.snapshot(directory, segment.base_offset) for segment in partition.segments
-    )
-    start = partition.log_start_offset
-    last = segments.last
-    end = LogOffsetMetadata(max(last.next_offset(), start), last.base_offset, last.size)
-    stable = stable_offset(partition, end.message_offset)
-    unstable = LogOffsetMetadata(stable) if stable < end.message_offset else None
-    return LogView(segments, LogOffsets(start, unstable, end, end))
 
 
 def answer(path: Path, questions: Questions, output: Output) -> None:

@@ -25,19 +25,24 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tidelog.cleanup.choice import LogToClean, facts_of, plan_cleaning, when_rolled
+from tidelog.cleanup.choice import LogToClean, facts_of, plan_cleaning
 from tidelog.cleanup.cleaner import CleanReport, clean_by
 from tidelog.cleanup.splitting import splitting
 from tidelog.errors import DataLossError, InvalidInputError, TidelogError
+from tidelog.manager.compacting import Compaction
+from tidelog.manager.compaction_plans import plan_at_rest
 from tidelog.manager.partition import Partition
 from tidelog.manager.publishing.waiting import open_waiting
 from tidelog.manager.root import Checkpoint
 from tidelog.manager.store import Store
+from tidelog.manager.verification.root import partition_directories
 from tidelog.spark.compaction.passes import DistributedPasses
 from tidelog.spark.compaction.staging import sweep
 from tidelog.spark.compaction.whole import WholeDone, WholeSplit, WholeWork, put_in_place
 from tidelog.spark.jobs import pack, parallelism, report_frame, run_job, share_bytes
 from tidelog.spark.sink_options import SinkOptions
+from tidelog.storage import LOCAL
+from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -93,17 +98,17 @@ def compact(
     """
     options = SinkOptions.parse({"path": str(root)})
     now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    if dry_run:
+        return report_frame(spark, _look(options.roots, topics, now, from_start), COMPACT_SCHEMA)
     staging = Path(options.staging, f"compact-{uuid.uuid4().hex}")
     try:
         with open_waiting(options.roots, wait_ms=options.lock_timeout_ms) as store:
             chosen = []
             for partition in _selected(store, topics):
-                segments = len(partition.log.segments)
-                plan = _planned(partition, now, from_start, roll=not dry_run)
+                size, segments = partition.log.size, len(partition.log.segments)
+                plan = _planned(partition, now, from_start)
                 if plan.cleanable_bytes:
-                    chosen.append(_Chosen(partition, plan, now, segments))
-            if dry_run:
-                return report_frame(spark, [one.row() for one in chosen], COMPACT_SCHEMA)
+                    chosen.append(_Chosen(partition, plan, now, size, segments))
             staging.mkdir(parents=True)
             job = _Job(spark, staging, dedupe_bytes, max_bytes_per_task, report)
             rows = job.run(chosen)
@@ -125,42 +130,65 @@ def _selected(store: Store, topics: Iterable[str] | None) -> list[Partition]:
     ]
 
 
-def _planned(partition: Partition, now_ms: int, from_start: bool, *, roll: bool) -> LogToClean:
+def _look(
+    roots: Iterable[str], topics: Iterable[str] | None, now_ms: int, from_start: bool
+) -> list[dict[str, Any]]:
+    """What a run would compact; the roots stay as they are, and are not held."""
+    named = None if topics is None else set(topics)
+    found = {root: partition_directories(LOCAL, root)[0] for root in roots}
+    there = {name.topic for names in found.values() for name in names.values()}
+    if named is not None and named - there:
+        raise InvalidInputError(f"there is no topic {', '.join(sorted(named - there))} in {', '.join(found)}")
+    rows = []
+    for root, partitions in found.items():
+        names = tuple(path for path, name in partitions.items() if named is None or name.topic in named)
+        request = Compaction(LOCAL, root, names, now_ms, from_start=from_start, by_name=named is not None)
+        rows += [
+            _plan_row(one.partition, one.plan, one.size_bytes, one.segments)
+            for one in plan_at_rest(request)
+            if one.plan.cleanable_bytes
+        ]
+    return rows
+
+
+def _plan_row(name: TopicPartition, plan: LogToClean, size: int, segments: int) -> dict[str, Any]:
+    """What is known of a log before it is compacted."""
+    return {
+        "topic": name.topic,
+        "partition": name.partition,
+        "first_dirty_offset": plan.first_dirty_offset,
+        "end_offset": plan.first_uncleanable_offset,
+        "segments_before": segments,
+        "bytes_before": size,
+    }
+
+
+def _planned(partition: Partition, now_ms: int, from_start: bool) -> LogToClean:
     """What there is to clean after a roll, which brings all that is stable into sealed segments."""
     log = partition.log
-    if roll and facts_of(log).gains_by_a_roll:
+    if facts_of(log).gains_by_a_roll:
         log.roll()
     partition.flush()
     root = partition.root
     known = {} if root is None or from_start else root.checkpoints[Checkpoint.CLEANED]
-    return plan_cleaning(when_rolled(facts_of(log)), known.get(partition.topic_partition), now_ms)
+    return plan_cleaning(facts_of(log), known.get(partition.topic_partition), now_ms)
 
 
 class _Chosen:
     """A partition that has something to clean."""
 
-    def __init__(self, partition: Partition, plan: LogToClean, now_ms: int, segments: int) -> None:
-        """`segments` is how many it had before it was rolled."""
+    def __init__(self, partition: Partition, plan: LogToClean, now_ms: int, size: int, segments: int) -> None:
+        """`size` is the bytes of its log and `segments` their number, both before it was rolled."""
         self.partition = partition
         self.plan = plan
         self.now_ms = now_ms
+        self.size = size
         self._segments = segments
-        self.size: int = partition.log.size
-        """Bytes of its log before."""
 
-    def row(self, report: CleanReport | None = None) -> dict[str, Any]:
-        """What is reported of it; of a plan what is known."""
-        log, name = self.partition.log, self.partition.topic_partition
-        row: dict[str, Any] = {
-            "topic": name.topic,
-            "partition": name.partition,
-            "first_dirty_offset": self.plan.first_dirty_offset,
-            "end_offset": self.plan.first_uncleanable_offset,
-            "segments_before": self._segments,
-            "bytes_before": self.size,
-        }
-        if report is None:
-            return row
+    def row(self, report: CleanReport) -> dict[str, Any]:
+        """What is reported of it."""
+        log = self.partition.log
+        row = _plan_row(self.partition.topic_partition, self.plan, self.size, self._segments)
         return row | {
             "end_offset": report.end_offset,
             "segments": len(log.segments),
