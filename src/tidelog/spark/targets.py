@@ -67,6 +67,7 @@ class ExportTarget:
             self.run = uuid.uuid4().hex
             self._number = max(map(_number, self.place.names(_COMMITS)), default=0)
             self._begun = self._number
+            self._agreed = False
             self._publish()
             self._clear()
         except BaseException:
@@ -87,8 +88,13 @@ class ExportTarget:
         return f"{_STAGING}/{self._begun:020}-{self.run}"
 
     def agree(self, way: dict[str, Any]) -> dict[str, Any]:
-        """Keep the way this export is made; where one is kept already, it must be the same."""
-        if not self.place.exists(_WAY):
+        """Keep the way this export is made; where one is kept already, it must be the same.
+
+        What a run that failed has kept, and no other has followed, binds nobody: unless it may be under way.
+        """
+        is_left_over = self.place.exclusive and not self._number and not self._agreed
+        self._agreed = True
+        if is_left_over or not self.place.exists(_WAY):
             self.place.write(_WAY, json.dumps(way, indent=1).encode())
             return way
         kept: dict[str, Any] = json.loads(self.place.read(_WAY))
