@@ -139,6 +139,7 @@ def _staged(bench: Bench, batches: int, batch_bytes: int) -> Iterator[tuple[tide
     """A store, and so many batches of one partition staged: eight full segments, a few are copied."""
     config = {"segment.bytes": str((batches // 8 - 16) * batch_bytes)}
     base = Path(tempfile.mkdtemp(dir=bench.scratch))
+    (base / "staging").mkdir()
     task = TaskStaging(str(base / "staging"), "task")
     task.expect("t", 1)
     values = pa.array([bytes(batch_bytes - 200)] * 64, pa.binary())

@@ -13,7 +13,7 @@ from tidelog.manager.publishing.staging import PieceFacts, TaskStaging
 from tidelog.records import Record
 from tidelog.records.builder import encode_batches
 from tidelog.records.record import to_arrow
-from tidelog.storage import LOCAL, FileSystem
+from tidelog.storage import LOCAL, FileSystem, make_directories
 from tidelog.storage.write_journal import read_journal
 from tidelog.testing.crash import CrashFileSystem
 from tidelog.types import TopicPartition
@@ -71,6 +71,7 @@ def stage(
     batch_bytes: int = 200,
 ) -> str:
     """What a task does; the name of its manifest."""
+    make_directories(fs, directory)
     task = TaskStaging(directory, name, fs)
     for topic, count in partitions.items():
         task.expect(topic, count)

@@ -28,10 +28,12 @@ from tests.manager.publishing import (
 from tidelog.config import LogConfig
 from tidelog.errors import InvalidInputError
 from tidelog.manager.publishing.committing import Write, publish
+from tidelog.manager.publishing.staging import TaskStaging
 from tidelog.storage import LOCAL
 from tidelog.storage.write_journal import (
     read_journal,
 )
+from tidelog.testing.faults import Call, Fault, FaultyFileSystem
 from tidelog.types import TopicPartition
 
 
@@ -63,6 +65,31 @@ def test_a_batch_that_comes_again_adds_nothing(tmp_path: Path) -> None:
         assert (
             len(contents(store)[TopicPartition("u", 1)]) == 4 * 9
         )  # three batches of the one, one of the other
+
+
+def test_an_attempt_that_comes_too_late_is_not_in_the_way_and_leaves_nothing(tmp_path: Path) -> None:
+    """One begins while the commit removes what was staged, one is at it, one begins when all is over."""
+    staging = tmp_path / "staging" / "w"
+    late = []
+
+    def rule(call: Call) -> Fault | None:
+        if call.operation == "rename" and call.path == str(staging):
+            late.append(TaskStaging(str(staging), "late"))
+        return None
+
+    fs = FaultyFileSystem(LOCAL, rule)
+    with open_root(str(tmp_path / "root"), fs) as store:
+        staging.mkdir(parents=True)
+        early = TaskStaging(str(staging), "early")
+        assert publish_values(store, fs, str(staging), tasks(), query="q").records == 47
+        for attempt in (early, *late):
+            with pytest.raises(FileNotFoundError):
+                attempt.finish()
+            attempt.discard()
+        with pytest.raises(FileNotFoundError):
+            TaskStaging(str(staging), "last")
+    assert len(late) == 1
+    assert not list((tmp_path / "staging").iterdir())
 
 
 def test_many_small_writes_leave_no_more_segments_than_a_large_one(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from tidelog.spark.jobs import pack, run_job, share_bytes
 from tidelog.spark.ledger import Ledger, SourceFile, is_ledger
 from tidelog.spark.loading import LOADED_SCHEMA, LoadPlan, LoadWork, local_file, plan_load
 from tidelog.spark.sink_options import SinkOptions
-from tidelog.spark.writing import Writing
+from tidelog.spark.writing import Writing, begin_staging
 from tidelog.storage import LOCAL
 from tidelog.storage.lock import LOCK_FILE
 from tidelog.storage.write_journal import WriteJournal, read_journal
@@ -156,6 +156,7 @@ class FileIngest:
         writing = Writing(self._options)
         directory = f"{self._options.staging}/{self._staging_name}-{number}-{uuid.uuid4().hex}"
         splits = pack(plan.groups, share_bytes(self._spark, plan.size))
+        begin_staging(directory)
         try:
             work = LoadWork(writing, directory, plan.columns)
             staged = run_job(self._spark, work, splits, LOADED_SCHEMA)

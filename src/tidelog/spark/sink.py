@@ -31,7 +31,7 @@ from pyspark.sql.types import StructType
 from tidelog.errors import InvalidInputError
 from tidelog.spark.shipping import Shipped
 from tidelog.spark.sink_options import SinkOptions
-from tidelog.spark.writing import Writing
+from tidelog.spark.writing import Writing, begin_staging
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -100,6 +100,7 @@ class BatchSink(_Sink, DataSourceArrowWriter):
         # Who writes under a name may know by it what a run that was killed has left (`file_ingesting`).
         name = re.sub(r"[^\w.-]", "-", options.write_id, flags=re.ASCII)[:_NAME_LENGTH] or "write"
         self._directory = f"{options.staging}/{name}-{uuid.uuid4().hex}"
+        begin_staging(self._directory)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedTask:
         """Stage the rows of a task."""
@@ -128,6 +129,7 @@ class StreamSink(_Sink, DataSourceStreamArrowWriter):
             raise InvalidInputError("Spark does not tell which query this is: it cannot be written just once")
         # Another run of the query must not touch the files of a batch that is being published.
         directory = f"{self._writing.options.staging}/{query}-{batch}-{told[_RUN] or 'run'}"
+        begin_staging(directory)  # the driver does not know the batch; the next commit sweeps what comes late
         return self._stage(iterator, directory, query, int(batch))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:

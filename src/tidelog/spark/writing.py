@@ -20,11 +20,17 @@ from tidelog.manager.publishing.waiting import await_free, open_waiting
 from tidelog.spark.partitioner import TopicPlan
 from tidelog.spark.sink_options import SinkOptions
 from tidelog.spark.staging import Stager
+from tidelog.storage import LOCAL, make_directories
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Writing"]
+__all__ = ["Writing", "begin_staging"]
+
+
+def begin_staging(directory: str) -> None:
+    """Make the directory of a write, or of a batch, before anything is staged."""
+    make_directories(LOCAL, directory)
 
 
 class Writing:
@@ -49,7 +55,10 @@ class Writing:
             self._topics[options.topic] = self._plan.facts(options.topic).partitions
 
     def stage(self, batches: Iterator[pa.RecordBatch], directory: str, task: int) -> str:
-        """In a task: stage its rows; the name of its manifest, which no other attempt has."""
+        """In a task: stage its rows; the name of its manifest, which no other attempt has.
+
+        The directory must be there (`begin_staging`): it is gone when the write is over.
+        """
         context = TaskContext.get()
         name = f"task-{task:06}-{0 if context is None else context.taskAttemptId()}"
         staging = TaskStaging(directory, name)

@@ -31,6 +31,7 @@ from tidelog.types import TopicPartition
 __all__ = ["Published", "Write", "publish", "sweep_staging"]
 
 _STALE_MS = 24 * 60 * 60 * 1000
+_OVER = ".over"
 
 Runs = Mapping[TopicPartition, Sequence[StagedRun]]
 
@@ -78,7 +79,7 @@ def publish(store: Store, write: Write, fs: FileSystem = LOCAL) -> Published:
     root = store.roots[0]
     journal = read_journal(fs, root.path)
     if journal.has(write.query, write.batch):
-        remove_tree(fs, write.staging)
+        _remove_staged(fs, write.staging)
         return Published({}, is_replay=True)
     manifests = [read_manifest(fs, write.staging, name) for name in write.manifests]
     runs = load_runs(fs, write.staging, manifests)
@@ -101,7 +102,7 @@ def publish(store: Store, write: Write, fs: FileSystem = LOCAL) -> Published:
             error.add_note(f"what was published of it is taken back when the root is opened next: {second}")
         raise
     settle(fs, root, done=True)
-    remove_tree(fs, write.staging)
+    _remove_staged(fs, write.staging)
     return Published(
         {
             one.topic_partition: range(one.base_offset, one.base_offset + one.records)
@@ -109,6 +110,16 @@ def publish(store: Store, write: Write, fs: FileSystem = LOCAL) -> Published:
             if one.records
         }
     )
+
+
+def _remove_staged(fs: FileSystem, staging: str) -> None:
+    """Remove a write's staged files, also while an attempt that nobody waits for goes on staging.
+
+    Under another name it finds nothing to write to, and cannot be in the way.
+    """
+    if fs.exists(staging):
+        fs.rename(staging, f"{staging}{_OVER}")
+        remove_tree(fs, f"{staging}{_OVER}")
 
 
 def _prepare_topics(store: Store, write: Write, manifests: Sequence[Manifest], runs: Runs) -> set[str]:

@@ -25,7 +25,7 @@ from tidelog.manager.publishing.staged import Manifest, Piece, table_bytes, writ
 from tidelog.records.batches import BatchTable
 from tidelog.records.builder import EncodedBatches
 from tidelog.segment import ActiveSegment
-from tidelog.storage import LOCAL, Directory, File, FileSystem, make_directories
+from tidelog.storage import LOCAL, Directory, File, FileSystem
 from tidelog.storage.names import FileKind, format_segment_file
 from tidelog.types import TopicPartition
 
@@ -61,11 +61,14 @@ class TaskStaging:
     """The staged files of one attempt at a task. `finish` it, or `discard` it."""
 
     def __init__(self, directory: str, name: str, fs: FileSystem = LOCAL) -> None:
-        """`directory` is the write's own, made where it is missing; `name` is no other attempt's."""
+        """`directory` is the write's own; `name` is no other attempt's.
+
+        FileNotFoundError where the directory is gone: an attempt that comes when the write is over must not
+        make it again, for nobody would sweep it.
+        """
         self._fs = fs
         self._directory = directory
         self._name = name
-        make_directories(fs, directory)
         self._file: File = fs.open(f"{directory}/{name}.batches", create=True)
         self._position = 0
         self._tables: list[bytes] = []
