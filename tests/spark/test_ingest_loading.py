@@ -20,7 +20,7 @@ from tidelog.spark.jobs import Bin, pack
 from tidelog.spark.ledger import SourceFile
 from tidelog.spark.loading import LoadPlan, LoadWork, RowGroup, local_file, plan_load
 from tidelog.spark.sink_options import SinkOptions
-from tidelog.spark.writing import Writing
+from tidelog.spark.writing import Writing, begin_staging
 from tidelog.storage import LOCAL
 
 if TYPE_CHECKING:
@@ -156,6 +156,7 @@ def test_either_way_writes_the_same(spark: SparkSession, source: Source, tmp_pat
 def work_of(plan: LoadPlan, root: Path) -> tuple[LoadWork, Bin[RowGroup]]:
     """All of it for one task."""
     writing = Writing(SinkOptions.parse({"path": str(root), "topic": "t"}))
+    begin_staging(str(root.parent / "staging"))
     (split,) = pack(plan.groups, 1 << 40)
     return LoadWork(writing, str(root.parent / "staging"), plan.columns), split
 

@@ -22,10 +22,9 @@ import numpy.typing as npt
 
 from tidelog.errors import DataLossError, InvalidIndexError, LogError
 from tidelog.log import Log
-from tidelog.manager.directories import remove_tree
 from tidelog.manager.partition import Partition
 from tidelog.manager.publishing.checks import disk_error
-from tidelog.manager.publishing.staged import StagedRun, load_runs, read_manifest
+from tidelog.manager.publishing.staged import StagedRun, load_runs, read_manifest, remove_staged
 from tidelog.manager.root import Checkpoint, Root
 from tidelog.records.batches import BatchTable, scan_batches
 from tidelog.storage import Directory, FileSystem
@@ -75,7 +74,7 @@ def finish_pending(fs: FileSystem, root: Root, find: Find) -> None:
     if not is_done:
         _logger.warning("%s: taking back a write that was cut short (%s)", root.path, pending.staging)
         take_back(fs, root, pending, find)
-    remove_tree(fs, pending.staging)
+    remove_staged(fs, pending.staging)
 
 
 def _runs(fs: FileSystem, pending: PendingWrite) -> Mapping[TopicPartition, list[StagedRun]] | None:

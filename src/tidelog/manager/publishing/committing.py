@@ -22,7 +22,7 @@ from tidelog.manager.directories import remove_tree
 from tidelog.manager.partition import Partition
 from tidelog.manager.publishing.applying import apply_write, settle, take_back
 from tidelog.manager.publishing.checks import check_piece, check_topic
-from tidelog.manager.publishing.staged import Manifest, StagedRun, load_runs, read_manifest
+from tidelog.manager.publishing.staged import Manifest, StagedRun, load_runs, read_manifest, remove_staged
 from tidelog.manager.store import Store
 from tidelog.storage import LOCAL, FileSystem
 from tidelog.storage.write_journal import PendingPartition, PendingWrite, read_journal, write_journal
@@ -31,7 +31,6 @@ from tidelog.types import TopicPartition
 __all__ = ["Published", "Write", "publish", "sweep_staging"]
 
 _STALE_MS = 24 * 60 * 60 * 1000
-_OVER = ".over"
 
 Runs = Mapping[TopicPartition, Sequence[StagedRun]]
 
@@ -79,7 +78,7 @@ def publish(store: Store, write: Write, fs: FileSystem = LOCAL) -> Published:
     root = store.roots[0]
     journal = read_journal(fs, root.path)
     if journal.has(write.query, write.batch):
-        _remove_staged(fs, write.staging)
+        remove_staged(fs, write.staging)
         return Published({}, is_replay=True)
     manifests = [read_manifest(fs, write.staging, name) for name in write.manifests]
     runs = load_runs(fs, write.staging, manifests)
@@ -102,7 +101,7 @@ def publish(store: Store, write: Write, fs: FileSystem = LOCAL) -> Published:
             error.add_note(f"what was published of it is taken back when the root is opened next: {second}")
         raise
     settle(fs, root, done=True)
-    _remove_staged(fs, write.staging)
+    remove_staged(fs, write.staging)
     return Published(
         {
             one.topic_partition: range(one.base_offset, one.base_offset + one.records)
@@ -110,16 +109,6 @@ def publish(store: Store, write: Write, fs: FileSystem = LOCAL) -> Published:
             if one.records
         }
     )
-
-
-def _remove_staged(fs: FileSystem, staging: str) -> None:
-    """Remove a write's staged files, also while an attempt that nobody waits for goes on staging.
-
-    Under another name it finds nothing to write to, and cannot be in the way.
-    """
-    if fs.exists(staging):
-        fs.rename(staging, f"{staging}{_OVER}")
-        remove_tree(fs, f"{staging}{_OVER}")
 
 
 def _prepare_topics(store: Store, write: Write, manifests: Sequence[Manifest], runs: Runs) -> set[str]:

@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from tidelog.errors import DataLossError, InvalidIndexError
 from tidelog.kernels.crc import crc32c
+from tidelog.manager.directories import remove_tree
 from tidelog.records.batches import BatchTable, scan_batches
 from tidelog.records.builder import EncodedBatches
 from tidelog.storage import FileSystem, map_file, read_file
@@ -31,7 +32,18 @@ from tidelog.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Manifest", "Piece", "StagedRun", "load_runs", "read_manifest", "write_manifest", "write_small"]
+__all__ = [
+    "Manifest",
+    "Piece",
+    "StagedRun",
+    "load_runs",
+    "read_manifest",
+    "remove_staged",
+    "write_manifest",
+    "write_small",
+]
+
+_OVER = ".over"
 
 _COLUMNS = 16
 _ROW = 8 * _COLUMNS
@@ -202,3 +214,15 @@ def _table(fs: FileSystem, path: str, crc: int) -> npt.NDArray[np.int64]:
 def table_bytes(table: BatchTable) -> bytes:
     """Rows as the table file holds them."""
     return table.rows.astype("<i8", copy=False).tobytes()
+
+
+def remove_staged(fs: FileSystem, staging: str) -> None:
+    """Remove a write's staged files, also while an attempt that nobody waits for goes on staging.
+
+    Under another name it finds nothing to write to, and cannot be in the way.
+    """
+    over = f"{staging}{_OVER}"
+    remove_tree(fs, over)
+    if fs.exists(staging):
+        fs.rename(staging, over)
+        remove_tree(fs, over)
