@@ -26,12 +26,12 @@ from tidelog.storage.names import SEGMENT_FILES, FileKind, Transient, format_seg
 
 __all__ = ["link_segment"]
 
-_FAR_APART = 80_000
+_FAR_APART = 60_000
 """From this mean size of a batch on, its stamp is written and not mapped.
 
 Kernels keep a file in folios of up to megabytes, and a mapping dirties a folio whole: the sync writes nearly
 every byte again. A write dirties one block of it, but is a call, and a piece of its own for the disk: 15 us
-a batch against 0.3 us a kilobyte, so that they meet at about this size.
+a batch against 0.25 us a kilobyte, so that they meet at about this size.
 """
 _STAMP = np.dtype([("base_offset", ">i8"), ("length", ">i4"), ("leader_epoch", ">i4")])
 """What of a batch's header no checksum covers."""
