@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import tidelog
@@ -34,6 +34,7 @@ __all__ = [
     "some",
     "stage",
     "steps_of_a_commit",
+    "steps_with_intent",
     "tasks",
 ]
 
@@ -160,6 +161,13 @@ def steps_of_a_commit(
             store, fs, "/staging/w", tasks(), query="q", batch=3, overwrite=overwrite, log_config=config
         )
     return fs, start, before
+
+
+def steps_with_intent(fs: CrashFileSystem, start: int) -> Iterator[int]:
+    """The steps of a commit after which a process that is killed leaves a write to be carried out."""
+    for step in range(start, fs.steps):
+        if read_journal(fs.crash(step, kept="all"), ROOT).pending is not None:
+            yield step
 
 
 def check_state(after: CrashFileSystem, before: dict[TopicPartition, list[bytes]], overwrite: bool) -> bool:

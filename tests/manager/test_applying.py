@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from tests.manager.publishing import ROOT, check_state, steps_of_a_commit
+from tests.manager.publishing import ROOT, check_state, steps_of_a_commit, steps_with_intent
 from tidelog.records.batches import scan_batches
 from tidelog.storage import read_file
-from tidelog.storage.write_journal import read_journal
 
 
 @pytest.mark.parametrize("hole", [False, True])
 def test_a_write_without_its_staging_is_over_if_all_of_it_is_there(hole: bool) -> None:
     """A power cut may leave a segment whose predecessor has lost its last batches."""
     fs, start, before = steps_of_a_commit(False)
-    applied = max(
-        step
-        for step in range(start, fs.steps)
-        if read_journal(fs.crash(step, kept="all"), ROOT).pending is not None
-    )
-    after = fs.crash(applied, kept="all")
+    after = fs.crash(max(steps_with_intent(fs, start)), kept="all")
     after.unlink("/staging/w/task-0.json")
     if hole:
         logs = sorted(one.name for one in after.list(f"{ROOT}/t-0") if one.name.endswith(".log"))

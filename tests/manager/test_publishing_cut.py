@@ -17,6 +17,7 @@ from tests.manager.publishing import (
     open_root,
     stage,
     steps_of_a_commit,
+    steps_with_intent,
     tasks,
 )
 from tidelog.config import LogConfig
@@ -110,12 +111,7 @@ def test_commits_cut_from_power_at_every_step_in_many_ways(seed: int) -> None:
 def test_staged_data_that_the_power_took_takes_the_write_back() -> None:
     """The intent is there and the staged files are, but not their bytes."""
     fs, start, before = steps_of_a_commit(False)
-    pending = next(
-        step
-        for step in range(start, fs.steps)
-        if read_journal(fs.crash(step, kept="all"), ROOT).pending is not None
-    )
-    after = fs.crash(pending, kept="all")
+    after = fs.crash(next(steps_with_intent(fs, start)), kept="all")
     file = after.open("/staging/w/task-0.batches", writable=True)
     file.pwrite(bytes(file.size()), 0)
     file.close()
@@ -124,12 +120,7 @@ def test_staged_data_that_the_power_took_takes_the_write_back() -> None:
 
 def test_a_write_is_carried_out_behind_what_others_wrote(tmp_path: Path) -> None:
     fs, start, before = steps_of_a_commit(False)
-    middle = next(
-        step
-        for step in range(start, fs.steps)
-        if read_journal(fs.crash(step, kept="all"), ROOT).pending is not None
-    )
-    after = fs.crash(middle, kept="all")
+    after = fs.crash(next(steps_with_intent(fs, start)), kept="all")
     journal = read_journal(after, ROOT)
     after.unlink(f"{ROOT}/{JOURNAL_FILE}")
     with open_root(ROOT, after) as store:  # one that does not know the journal
