@@ -90,9 +90,10 @@ def compact_path(
         by_name=alone or bool(topics),
         settings=parse_settings(settings),
     )
-    image = read_cluster_metadata(LOCAL, request.root).image
-    for name in names if request.by_name else ():  # before anything is changed
-        compaction_config(request, parse_partition_directory(name).topic_partition, image)
+    if request.by_name:  # what cannot be compacted is refused before anything is changed
+        image = read_cluster_metadata(LOCAL, request.root).image
+        for name in names:
+            compaction_config(request, parse_partition_directory(name).topic_partition, image)
     if dry_run:  # a matter of names and sizes: nothing for Spark
         return _show(request, output)
     return _compact(request, output) if master is None else _compact_on_spark(request, topics, output, master)

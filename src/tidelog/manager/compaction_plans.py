@@ -38,8 +38,10 @@ def plan_at_rest(request: Compaction) -> Iterator[PlannedCompaction]:
     for name in request.names:
         partition = parse_partition_directory(name).topic_partition
         config = compaction_config(request, partition, image)
+        if config is None:
+            continue
         (found,) = find_partitions(f"{request.root}/{name}")
-        if config is None or not found.segments:
+        if not found.segments:
             continue
         segments, offsets = view_at_rest(found)
         end = offsets.log_end.message_offset
