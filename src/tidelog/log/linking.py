@@ -1,7 +1,7 @@
 """A whole segment that was made elsewhere becomes the log's next one, without being copied.
 
 1. The batches are stamped where they lie: base offsets from the log end on, and the leader epoch; neither is
-   covered by a checksum. The file is synced; that takes as long as there are batches, not bytes.
+   covered by a checksum. The file is synced.
 2. The time index is linked into the directory first: where the file system cannot do that (another one), the
    answer is no, and nothing has happened. A name is never replaced.
 3. The leader epoch is written down, the active segment is sealed (one that is empty goes), the offset index
@@ -30,8 +30,8 @@ _FAR_APART = 60_000
 """From this mean size of a batch on, its stamp is written and not mapped.
 
 Kernels keep a file in folios of up to megabytes, and a mapping dirties a folio whole: the sync writes nearly
-every byte again. A write dirties one block of it, but is a call, and a piece of its own for the disk: 15 us
-a batch against 0.25 us a kilobyte, so that they meet at about this size.
+every byte again. A write dirties one block of it, but is a call, and a piece of its own for the disk. They
+take equally long at about this size; it is that of the batches that the sink makes.
 """
 _STAMP = np.dtype([("base_offset", ">i8"), ("length", ">i4"), ("leader_epoch", ">i4")])
 """What of a batch's header no checksum covers."""
@@ -92,7 +92,7 @@ def _stamp(staged: Directory, rows: npt.NDArray[np.int64], base_offset: int, lea
     """Give the batches their offsets and leader epoch, in place, and sync them."""
     file = staged.open(format_segment_file(0, FileKind.LOG), writable=True)
     try:
-        if len(rows) and int(rows[:, 1].mean()) >= _FAR_APART:
+        if rows[:, 1].mean() >= _FAR_APART:
             _write_stamps(file, rows, base_offset, leader_epoch)
         else:
             _map_and_stamp(file, rows, base_offset, leader_epoch)
