@@ -68,8 +68,22 @@ def test_workers_settle(spark: SparkSession) -> None:
     assert spark.conf.get("spark.python.unix.domain.socket.enabled") == "true"
 
 
+CLEAN = str(Path("tests/golden/clean").absolute())
+
+
 @pytest.mark.slow
-def test_a_worker_without_tidelog(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "work",
+    [
+        f"tidelog.spark.profile(spark, {CLEAN!r})",
+        f"spark.read.format('tidelog').load({CLEAN!r})",
+        "spark.sql('select 1').selectExpr('string(1) value').write.format('tidelog').mode('append')"
+        ".option('topic', 't').save('root')",
+    ],
+    ids=["job", "source", "sink"],
+)
+def test_a_worker_without_tidelog(work: str, tmp_path: Path) -> None:
+    """Only the processes of tasks lack it: those that plan run on the driver's machine."""
     require_spark()
     (tmp_path / "hide").mkdir()
     (tmp_path / "hide/sitecustomize.py").write_text(
@@ -78,7 +92,8 @@ def test_a_worker_without_tidelog(tmp_path: Path) -> None:
         "    def find_spec(self, name, path=None, target=None):\n"
         "        if name.split('.')[0] == 'tidelog':\n"
         "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
-        "sys.meta_path.insert(0, Hide())\n"
+        "if sys.orig_argv[-1] == 'pyspark.worker':\n"
+        "    sys.meta_path.insert(0, Hide())\n"
     )
     worker = tmp_path / "python"
     worker.write_text(f'#!/bin/sh\nPYTHONPATH="{tmp_path}/hide:$PYTHONPATH" exec {sys.executable} "$@"\n')
@@ -87,15 +102,17 @@ def test_a_worker_without_tidelog(tmp_path: Path) -> None:
         "import tidelog.spark, sys\n"
         f"spark = tidelog.spark.session('local[1]', config={SETTINGS!r})\n"
         "spark.sparkContext.setLogLevel('OFF')\n"
-        f"tidelog.spark.profile(spark, {str(Path('tests/golden/clean').absolute())!r}).collect()\n"
+        f"done = {work}\n"
+        "done.collect()\n"
     )
     import os
 
-    environment = os.environ | {"PYSPARK_PYTHON": str(worker), "PYSPARK_DRIVER_PYTHON": sys.executable}
+    environment = os.environ | {"PYSPARK_PYTHON": str(worker), "PYSPARK_DRIVER_PYTHON": str(worker)}
     environment["PYTHONPATH"] = os.pathsep.join(sys.path)
     done = subprocess.run(
         [sys.executable, "-c", script],
         env=environment,
+        cwd=tmp_path,
         capture_output=True,
         text=True,
         check=False,

@@ -15,6 +15,7 @@ from tidelog.spark.batch import BatchReader
 from tidelog.spark.offsets import select_partitions
 from tidelog.spark.options import SourceOptions
 from tidelog.spark.schemas import Wanted, source_schema
+from tidelog.spark.shipping import Shipped
 
 if TYPE_CHECKING:
     from tidelog.spark.sink import BatchSink, StreamSink
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["TidelogSource"]
 
 
-class TidelogSource(DataSource):
+class TidelogSource(Shipped, DataSource):
     """Directories of Kafka's logs as DataFrames, under the options of Spark's Kafka connector."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
