@@ -55,7 +55,7 @@ def test_workers_settle(spark: SparkSession) -> None:
     from tidelog.spark.jobs import Task
     from tidelog.spark.shipping import ship
 
-    run = ship(Task(dict, [], pa.schema([])))
+    run = ship(Task(dict, [], pa.schema([])).of_frame)
 
     def probe(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import gc

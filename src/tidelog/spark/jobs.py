@@ -3,6 +3,9 @@
 A job's tasks open the files by themselves; Spark only hands out numbers and collects the reports. Each task
 is a pure function of its split, so that retries and speculation may run it again. Splits travel pickled one
 by one: a task unpacks its own only.
+
+A session that has a `SparkContext` runs them as an RDD: there is nothing to plan, and nothing for Java to
+compile beside the tasks, which want the processors. Spark Connect has frames only.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from tidelog import errors
 from tidelog.spark.shipping import ship
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = [
@@ -88,19 +92,28 @@ def pack(items: Sequence[_Item], max_bytes: int) -> list[Bin[_Item]]:
 
 
 class Task:
-    """What runs on an executor: the splits of the numbers it is given, one report each."""
+    """What runs on an executor: the splits of the numbers it is given, one report each, as Arrow or as bytes
+    of Arrow.
+    """
 
     def __init__(self, work: Work, splits: Sequence[Any], schema: pa.Schema) -> None:
         self._work = work
         self._splits = [pickle.dumps(split) for split in splits]
         self._schema = schema
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def of_frame(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Reports for the numbers in `batches`."""
         for batch in batches:
-            for number in batch.column(0).to_pylist():
-                rows = self._work(number, pickle.loads(self._splits[number]))
-                yield pa.RecordBatch.from_pylist(rows, schema=self._schema)
+            yield from map(self._report, batch.column(0).to_pylist())
+
+    def of_rdd(self, numbers: Iterator[int]) -> Iterator[bytes]:
+        """Reports for the numbers."""
+        for number in numbers:
+            yield self._report(number).serialize().to_pybytes()
+
+    def _report(self, number: int) -> pa.RecordBatch:
+        rows = self._work(number, pickle.loads(self._splits[number]))
+        return pa.RecordBatch.from_pylist(rows, schema=self._schema)
 
 
 class Gathering:
@@ -127,7 +140,19 @@ def run_job(
     `report` is told now and then about how many bytes of how many are done. An error of ours that ended a
     task is raised here as itself.
     """
-    return _collect(spark, splits, _frame(spark, work, splits, schema), report) if splits else []
+    if not splits:
+        return []
+    context = _context(spark)
+    if context is None:
+        return _run(spark, splits, _rows_of(_frame(spark, work, splits, schema)), report)
+    numbers = context.parallelize(range(len(splits)), len(splits))
+    reports = numbers.mapPartitions(ship(Task(work, splits, schema).of_rdd))
+
+    def collect() -> list[dict[str, Any]]:
+        found = [pa.ipc.read_record_batch(pa.py_buffer(each), schema) for each in reports.collect()]
+        return [row for batch in found for row in batch.to_pylist()]
+
+    return _run(spark, splits, collect, report)
 
 
 def run_gathered(
@@ -149,27 +174,39 @@ def run_gathered(
 
     groups = _frame(spark, work, splits, sent).groupBy(sent.names[0])
     rows = groups.applyInArrow(ship(gathering), from_arrow_schema(schema))
-    return _collect(spark, splits, rows, report)
+    return _run(spark, splits, _rows_of(rows), report)
+
+
+def _context(spark: SparkSession) -> SparkContext | None:
+    """What runs RDDs; None on Spark Connect."""
+    context: SparkContext | None = getattr(spark, "_sc", None)
+    return context
+
+
+def _rows_of(frame: DataFrame) -> Callable[[], list[dict[str, Any]]]:
+    return lambda: frame.toArrow().to_pylist()
 
 
 def _frame(spark: SparkSession, work: Work, splits: Sequence[Any], schema: pa.Schema) -> DataFrame:
     from pyspark.sql.pandas.types import from_arrow_schema
 
     numbers = spark.range(0, len(splits), 1, len(splits))
-    return numbers.mapInArrow(ship(Task(work, splits, schema)), from_arrow_schema(schema))
+    return numbers.mapInArrow(ship(Task(work, splits, schema).of_frame), from_arrow_schema(schema))
 
 
-def _collect(
-    spark: SparkSession, splits: Sequence[Any], rows: DataFrame, report: Callable[[int, int], None] | None
+def _run(
+    spark: SparkSession,
+    splits: Sequence[Any],
+    collect: Callable[[], list[dict[str, Any]]],
+    report: Callable[[int, int], None] | None,
 ) -> list[dict[str, Any]]:
-    """Run a frame over splits; its rows."""
+    """What `collect` has Spark do over splits, watched; its rows."""
     size = sum(split.size for split in splits)
     try:
         with _watched(spark, len(splits), size, report):
-            found: list[dict[str, Any]] = rows.toArrow().to_pylist()
+            return collect()
     except Exception as error:
         raise ours(error) from error
-    return found
 
 
 def ours(error: Exception) -> Exception:
@@ -212,7 +249,7 @@ def _watched(
     spark: SparkSession, tasks: int, size: int, report: Callable[[int, int], None] | None
 ) -> Iterator[None]:
     """Reports progress from a thread of its own for as long as the `with` lasts."""
-    context = getattr(spark, "_sc", None)
+    context = _context(spark)
     if report is None or context is None:
         yield
         return

@@ -264,7 +264,7 @@ def profile(
     ]
     splits = plan_splits(ranges, with_control=False, max_bytes=max_bytes_per_split)
     numbers = spark.range(0, len(splits), 1, max(len(splits), 1))
-    work = ship(Task(ProfileWork(), splits, _PART_SCHEMA))
+    work = ship(Task(ProfileWork(), splits, _PART_SCHEMA).of_frame)
     parts = numbers.mapInArrow(work, from_arrow_schema(_PART_SCHEMA))
     grouped = parts.groupBy("topic", "partition", "hour")
     return grouped.applyInArrow(ship(MergeHours()), from_arrow_schema(PROFILE_SCHEMA))
