@@ -2,8 +2,7 @@
 
 The topic is written by tidelog, 100 B JSON values, 150 records a batch, in four partitions; a stock broker
 then boots on that directory and serves it to the connector, while our source reads the files. Both run in
-the same Spark, local[2], one after the other: what the broker's process takes of the two cores is part of
-its way.
+Spark, local[2], by turns: what the broker's process takes of the two cores is part of its way.
 
     all columns     to the `noop` sink
     count           ours under a schema of one column, the connector's as it is
@@ -15,10 +14,7 @@ its way.
 from __future__ import annotations
 
 import itertools
-import json
 import shutil
-import subprocess
-import sys
 import uuid
 from collections.abc import Iterator
 from functools import cached_property
@@ -27,17 +23,18 @@ from typing import Any
 
 import pyarrow as pa
 from tests.golden import GOLDEN
-from tests.oracle.broker import STOCK_JVM
+from tests.oracle.broker import STOCK_JVM, Broker
 from tests.oracle.oracle import Oracle
 from tests.spark.connector import connector_jars
 
 from benchmarks import ours
 from benchmarks.harness import Bench
 from benchmarks.report import Row
+from benchmarks.spark_runs import SETTINGS, Run, Spark, run_jobs, take_turns
 from tidelog.config import LogConfig
 from tidelog.log.log import Log
 
-__all__ = ["CONNECTOR", "SETTINGS", "rows", "run_jobs"]
+__all__ = ["CONNECTOR", "rows"]
 
 CONNECTOR = "spark-sql-kafka 4.2 and a broker"
 BARS = {"spark/read/all-columns": 2.5, "spark/read/count": 6.0, "spark/export": 8.0}
@@ -47,12 +44,6 @@ MEMORY_BAR = 0.9
 
 PARTITIONS = 4
 PER_BATCH = 150
-SETTINGS = {
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.driver.memory": "3g",
-    "spark.driver.host": "127.0.0.1",
-}
 
 
 def rows(bench: Bench) -> Iterator[Row]:
@@ -106,81 +97,48 @@ class _Topics:
         return root
 
 
-def run_jobs(
-    bench: Bench,
-    settings: dict[str, str],
-    jobs: list[dict[str, Any]],
-    also: int | None = None,
-    *,
-    once: bool = False,
-) -> dict[str, dict[str, Any]]:
-    """What each job took, by name; `also` is a process whose time on the CPU counts too.
-
-    The first run of a job starts workers and is compiled by Java, and does not count. `once` is for what is
-    not timed.
-    """
-    request = {
-        "settings": settings,
-        "repeat": 1 if once else bench.effort.scale(2, 4),
-        "measure_s": 0 if once else bench.effort.scale(5, 25),
-        "cpu_time": bench.effort.cpu_time,
-        "also": also,
-        "jobs": jobs,
-    }
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.spark_jobs"],
-        input=json.dumps(request),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=3600,
-    )
-    if done.returncode != 0:
-        raise RuntimeError(f"Spark ended with {done.returncode}:\n{done.stderr[-3000:]}")
-    answers = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    return {answer["name"]: answer for answer in answers}
-
-
 def _against_the_connector(bench: Bench, data: _Topics) -> Iterator[Row]:
     wanted = [row for row in BARS if bench.selected(row)]
     if not wanted:
         return
     root = data.four
     settings = SETTINGS | {"spark.jars": connector_jars()}
-    bench.say("running Spark on the files")
-    ours = run_jobs(
-        bench, settings, [_our_job(name, root, bench.scratch) for name in wanted] + [_counting(root)]
-    )
-    records = ours["records"]["rows"]
-    bench.say("running Spark on a broker")
-    with Oracle.obtain().broker(root, adopt=True, jvm=STOCK_JVM) as broker:
-        jobs = [_their_job(name, broker.address, bench.scratch) for name in wanted]
-        theirs = run_jobs(bench, settings, jobs, broker.process.pid)
-    for name in wanted:
-        speed, peer = (records / answers[name]["seconds"] / 1e6 for answers in (ours, theirs))
+    bench.say("running Spark on the files and on a broker, by turns")
+    with (
+        Oracle.obtain().broker(root, adopt=True, jvm=STOCK_JVM) as broker,
+        Spark(bench, settings) as ours,
+        Spark(bench, settings, broker.process.pid) as theirs,
+    ):
+        counting = Run(ours, _our_job("spark/read/count", root, bench.scratch))
+        counting.warm()
+        pairs = [
+            (
+                Run(ours, _our_job(name, root, bench.scratch)),
+                Run(theirs, _their_job(name, broker, bench.scratch)),
+            )
+            for name in wanted
+        ]
+        take_turns(bench, [run for pair in pairs for run in pair])
+    for name, runs in zip(wanted, pairs, strict=True):
+        speed, peer = (counting.rows / run.seconds / 1e6 for run in runs)
         yield Row(name, "M rows/s", speed, CONNECTOR, peer, BARS[name])
-
-
-def _counting(root: Path) -> dict[str, Any]:
-    return _our_job("spark/read/count", root, root) | {"name": "records"}
 
 
 def _our_job(name: str, root: Path, scratch: Path) -> dict[str, Any]:
     if name == "spark/export":
-        return {"name": name, "job": "export", "path": str(root), "target": str(scratch / "spark-exported")}
-    job = {
-        "name": name,
-        "job": "noop",
-        "format": "tidelog",
-        "options": {"path": str(root), "subscribe": "events"},
-    }
+        return {"job": "export", "path": str(root), "target": str(scratch / "spark-exported")}
+    job = {"job": "noop", "format": "tidelog", "options": {"path": str(root), "subscribe": "events"}}
     return job | {"job": "count", "schema": "offset bigint"} if name == "spark/read/count" else job
 
 
-def _their_job(name: str, address: str, scratch: Path) -> dict[str, Any]:
+def _their_job(name: str, broker: Broker, scratch: Path) -> dict[str, Any]:
     kinds = {"spark/read/all-columns": "noop", "spark/read/count": "count", "spark/export": "write-parquet"}
-    options = {"kafka.bootstrap.servers": address, "subscribe": "events", "startingOffsets": "earliest"}
-    job = {"name": name, "job": kinds[name], "format": "kafka", "options": options}
+    options = {
+        "kafka.bootstrap.servers": broker.address,
+        "subscribe": "events",
+        "startingOffsets": "earliest",
+    }
+    job = {"job": kinds[name], "format": "kafka", "options": options}
     return job | {"target": str(scratch / "spark-written")}
 
 
@@ -189,12 +147,8 @@ def _one_partition(bench: Bench, data: _Topics) -> Iterator[Row]:
     if not bench.selected(row):
         return
     one = data.make("one", 1, data.megabytes)
-    jobs = [
-        _our_job("spark/read/all-columns", root, bench.scratch) | {"name": name}
-        for name, root in (("one", one), ("four", data.four))
-    ]
-    found = run_jobs(bench, SETTINGS, jobs)
-    speed, peer = (data.megabytes / found[name]["seconds"] for name in ("one", "four"))
+    jobs = [_our_job("spark/read/all-columns", root, bench.scratch) for root in (one, data.four)]
+    speed, peer = (data.megabytes / run.seconds for run in run_jobs(bench, SETTINGS, jobs))
     yield Row(row, "MB/s", speed, "itself in four partitions", peer, ONE_PARTITION_BAR)
 
 
@@ -208,9 +162,10 @@ def _memory(bench: Bench, data: _Topics) -> Iterator[Row]:
     }
     peaks = {}
     for name, root in roots.items():
-        job = _our_job("spark/export", root, bench.scratch) | {"name": name, "watch": True}
+        job = _our_job("spark/export", root, bench.scratch) | {"watch": True}
         once = name == "large"  # a short run is easily looked at beside its peak
-        peaks[name] = run_jobs(bench, SETTINGS, [job], once=once)[name]["peak"] / 1e6
+        (run,) = run_jobs(bench, SETTINGS, [job], once=once)
+        peaks[name] = run.peak / 1e6
     yield Row(
         row, "MB", peaks["large"], "itself at 1/10 size", peaks["small"], MEMORY_BAR, lower_is_better=True
     )

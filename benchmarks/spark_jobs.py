@@ -1,12 +1,10 @@
 """Spark's side of its benchmarks, in a process of its own: `python -m benchmarks.spark_jobs`.
 
-Reads a JSON request {"settings", "repeat", "measure_s", "cpu_time", "also", "jobs": [{"name", "job", ...}]}
-from standard input and prints an object for each job: its name, the best time of so many repetitions after
-one that is not counted (of more, if they take less than `measure_s`), the rows and, for jobs with "watch",
-the largest anonymous memory (RssAnon) of the driver's Python and of all Python workers together; looking
-takes time of its own, so other jobs are not watched. With `cpu_time` the time is that on the CPU, of Spark's
-Java and Python processes and of the process `also` (a broker), and the median counts: an orphan that ends
-takes its time with it, so the best may be too good.
+Reads JSON lines from standard input: {"settings", "cpu_time", "also"}, then a line {"job", ...} for each job
+to run, and answers each of those with {"seconds", "rows", "peak"}; with no more lines it ends. `peak`, for
+jobs with "watch", is the largest anonymous memory (RssAnon) of the driver's Python and of all Python workers
+together; looking takes time of its own, so other jobs are not watched. With `cpu_time` the time is that on
+the CPU, of Spark's Java and Python processes and of the process `also` (a broker).
 """
 
 from __future__ import annotations
@@ -29,41 +27,23 @@ _INTERVAL_S = 0.02
 
 
 def main() -> None:
-    """Runs the jobs of the request, by turns: Java compiles as it goes, and the later run is the faster."""
-    request = json.load(sys.stdin)
+    """Runs jobs as they come in."""
+    request = json.loads(sys.stdin.readline())
     spark = tidelog.spark.session("local[2]", config=request["settings"])
     spark.sparkContext.setLogLevel("OFF")
-    clock = partial(_cpu_seconds, request.get("also")) if request["cpu_time"] else time.perf_counter
-    names = [job["name"] for job in request["jobs"]]
-    answers = {name: {"name": name, "seconds": 0.0, "rows": 0, "peak": 0} for name in names}
-    times: dict[str, list[float]] = {name: [] for name in names}
-    first = True
-    repeat, measure_s = request["repeat"], request["measure_s"]
-    while due := [job for job in request["jobs"] if first or _is_due(times[job["name"]], repeat, measure_s)]:
-        for job in due:
-            if job["job"] in _AFRESH:  # removing what the last repetition wrote is not timed
-                shutil.rmtree(job["target"], ignore_errors=True)
-            os.sync()  # nor is what the job before has left for the disk
-            answer = answers[job["name"]]
-            with _Watch(job.get("watch", False)) as watch:
-                begin = clock()
-                look = _JOBS[job["job"]](spark, job)
-                seconds = job.pop("seconds", clock() - begin)
-                answer["rows"] = look()
-            if not first:
-                times[job["name"]].append(seconds)
-                answer["peak"] = max(answer["peak"], watch.peak)
-        first = False
-    for name, answer in answers.items():
-        found = sorted(times[name])
-        answer["seconds"] = found[len(found) // 2] if request["cpu_time"] else found[0]
-        print(json.dumps(answer), flush=True)
+    clock = partial(_cpu_seconds, request["also"]) if request["cpu_time"] else time.perf_counter
+    for line in sys.stdin:
+        job = json.loads(line)
+        if job["job"] in _AFRESH:  # removing what the last repetition wrote is not timed
+            shutil.rmtree(job["target"], ignore_errors=True)
+        os.sync()  # nor is what the job before has left for the disk
+        with _Watch(job.get("watch", False)) as watch:
+            begin = clock()
+            look = _JOBS[job["job"]](spark, job)
+            seconds = job.pop("seconds", clock() - begin)
+            rows = look()
+        print(json.dumps({"seconds": seconds, "rows": rows, "peak": watch.peak}), flush=True)
     spark.stop()
-
-
-def _is_due(times: list[float], repeat: int, measure_s: float) -> bool:
-    """Whether a job is to be repeated: Java goes on compiling for seconds, however short a repetition is."""
-    return len(times) < repeat or sum(times) < measure_s
 
 
 def _frame(spark: Any, job: dict[str, Any]) -> Any:

@@ -33,7 +33,8 @@ from tests.spark.connector import connector_jars
 import tidelog
 from benchmarks.harness import Bench, best_seconds_on
 from benchmarks.report import Row
-from benchmarks.spark import CONNECTOR, SETTINGS, run_jobs
+from benchmarks.spark import CONNECTOR
+from benchmarks.spark_runs import SETTINGS, run_jobs
 from tidelog.config import LogConfig
 from tidelog.manager.compacting import Compaction, compact_at_rest
 from tidelog.manager.publishing.committing import Write, publish
@@ -83,11 +84,12 @@ def _ingest(bench: Bench) -> Iterator[Row]:
     for name in names:
         root = bench.scratch / "write" / name.rpartition("/")[2]
         options = {"path": str(root), "topic": "events", "partitions": str(_PARTITIONS)}
-        job = read | {"name": name, "to": "tidelog", "to_options": options}
+        job = read | {"to": "tidelog", "to_options": options}
         if name == "spark-write/ingest":
             job["job"] = "ingest"
         bench.say(f"writing {count:,} rows into a root")
-        speeds[name] = count / run_jobs(bench, settings, [job])[name]["seconds"] / 1e6
+        (run,) = run_jobs(bench, settings, [job])
+        speeds[name] = count / run.seconds / 1e6
         shutil.rmtree(root.parent)
     broker_root = bench.scratch / "write-broker"
     with tidelog.open(broker_root) as store:
@@ -95,11 +97,11 @@ def _ingest(bench: Bench) -> Iterator[Row]:
     bench.say(f"writing {count:,} rows into a broker")
     with Oracle.obtain().broker(broker_root, jvm=STOCK_JVM) as broker:
         options = {"kafka.bootstrap.servers": broker.address, "topic": "events"}
-        job = read | {"name": "connector", "to": "kafka", "to_options": options}
-        theirs = run_jobs(bench, settings, [job], broker.process.pid)["connector"]
+        job = read | {"to": "kafka", "to_options": options}
+        (theirs,) = run_jobs(bench, settings, [job], broker.process.pid)
     shutil.rmtree(broker_root)
     for name in names:
-        peer = count / theirs["seconds"] / 1e6
+        peer = count / theirs.seconds / 1e6
         yield Row(name, "M rows/s", speeds[name], CONNECTOR, peer, bars[name])
 
 
@@ -184,13 +186,13 @@ def _compact(bench: Bench, name: str, partitions: int, megabytes: int, bar: floa
 
     total = partitions * megabytes
     one = best_seconds_on(copied, local, bench.effort.measure_s, time.perf_counter)
-    job = {"name": name, "job": "compact", "path": str(root), "now_ms": _NOW}
+    job = {"job": "compact", "path": str(root), "now_ms": _NOW}
     job |= {"target": str(bench.scratch / "compact-target")}
     if partitions == 1:
         job["max_bytes_per_task"] = megabytes * 1_000_000 // _PARTS
-    two = run_jobs(bench, SETTINGS, [job])[name]["seconds"]
+    (run,) = run_jobs(bench, SETTINGS, [job])
     shutil.rmtree(root)
-    yield Row(name, "MB/s", total / two, "one thread", total / one, bar)
+    yield Row(name, "MB/s", total / run.seconds, "one thread", total / one, bar)
 
 
 def _keyed(root: Path, partitions: int, megabytes: int) -> None:
