@@ -51,7 +51,9 @@ def test_the_command_says_it_too(tmp_path: Path) -> None:
 
 
 def test_workers_settle(spark: SparkSession) -> None:
-    """What a worker has imported is out of the garbage collector's sight once it has a task of ours."""
+    """What a worker has imported is out of the garbage collector's sight once it has a task of ours, and
+    Arrow keeps its memory.
+    """
     from tidelog.spark.jobs import Task
     from tidelog.spark.shipping import ship
 
@@ -59,12 +61,16 @@ def test_workers_settle(spark: SparkSession) -> None:
 
     def probe(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import gc
+        import os
 
         assert list(run(iter(()))) == []
-        yield from (pa.RecordBatch.from_pydict({"frozen": [gc.get_freeze_count()]}) for _ in batches)
+        delay = int(os.environ["MIMALLOC_PURGE_DELAY"])
+        found = pa.RecordBatch.from_pydict({"frozen": [gc.get_freeze_count()], "delay": [delay]})
+        yield from (found for _ in batches)
 
-    (row,) = spark.range(1).mapInArrow(probe, "frozen bigint").collect()
+    (row,) = spark.range(1).mapInArrow(probe, "frozen bigint, delay bigint").collect()
     assert row.frozen > 10_000
+    assert row.delay == 10_000
     assert spark.conf.get("spark.python.unix.domain.socket.enabled") == "true"
 
 
