@@ -55,6 +55,8 @@ def test_golden_topics_arrive_whole(spark: SparkSession, tmp_path: Path) -> None
     assert all(row["date"] == str(row["timestamp"].date()) for row in found)
     assert sum(report["records"].to_pylist()) == len(wanted)
     assert spark.read.parquet(str(tmp_path)).count() == len(wanted), "Spark reads it too"
+    required = [field.name for field in ds.dataset(tmp_path).schema if not field.nullable]
+    assert required == ["offset", "timestampType"]
     again = tidelog.spark.export(spark, CLEAN, tmp_path, topics=topics, include_headers=True)
     assert again.count() == 0
     assert len(exported(tmp_path)) == len(wanted)

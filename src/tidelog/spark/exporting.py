@@ -32,6 +32,8 @@ __all__ = ["REPORT_SCHEMA", "export"]
 
 _MIN_SPLIT_BYTES = 32 << 20
 _MAX_SPLIT_BYTES = 512 << 20
+_ALWAYS = ("offset", "timestampType")
+"""What every record has: Parquet need not note where it is missing."""
 
 _FILE = pa.struct(
     [
@@ -106,6 +108,7 @@ class ExportWork:
         """The columns of a file: those read, the value in its place under its own type."""
         fields: list[pa.Field] = []
         for column in Projection.of(self.columns).schema:
+            column = column.with_nullable(column.name not in _ALWAYS)
             fields += decoder.fields if column.name == "value" else [column]
         return pa.schema(fields)
 

@@ -163,9 +163,13 @@ class DatedFiles:
 
 
 def _dictionary_columns(schema: pa.Schema) -> list[str]:
-    """Columns in which values repeat: not the payloads, nor what is delta-encoded."""
+    """Columns in which values repeat: not the payloads, nor what is delta-encoded; and not the one that is
+    the same in all rows, which costs less as it is.
+    """
     leaves = [leaf for column in schema for leaf in _leaves(column.name, column.type)]
-    return [name for name in leaves if name not in ("key", "value", "value_invalid", *_DELTA)]
+    return [
+        name for name in leaves if name not in ("key", "value", "value_invalid", "timestampType", *_DELTA)
+    ]
 
 
 def _leaves(name: str, kind: pa.DataType) -> Iterator[str]:

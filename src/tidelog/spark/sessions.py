@@ -28,9 +28,9 @@ _INSTALL_JAVA = (
 _UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
 """Over TCP the first bytes of a task wait 40 ms for the acknowledgement of those before them."""
 
-_KEEP_MEMORY = ("spark.executorEnv.MIMALLOC_PURGE_DELAY", "10000")
+_KEEP_MEMORY = ("spark.executorEnv.MIMALLOC_PURGE_DELAY", "60000")
 """How many ms workers' Arrow keeps memory that has become free. Its own choice, 1 s, is less than a task
-takes, and the system clears every page that is asked for again.
+takes, and the system clears every page that is asked for again. After a minute Spark ends an idle worker.
 """
 
 
