@@ -184,9 +184,10 @@ def counts() -> Iterator[Bad]:
 
 def payloads() -> Iterator[Bad]:
     for codec in (Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD):
-        for garbage in (b"\1", b"garbage " * 4, batch([record()] * 9, codec=codec)[61:-9]):
+        cut = batch([record()] * 9, codec=codec)[61:-9]  # igzip's length is not always the same
+        for name, garbage in (("a byte", b"\1"), ("garbage", b"garbage " * 4), ("cut payload", cut)):
             data = framed(garbage, codec=codec)
-            yield Bad(f"garbage of {len(garbage)}, {codec.label}", data, CompressionError)
+            yield Bad(f"{name}, {codec.label}", data, CompressionError)
         bomb = batch([record(value=bytes(1 << 20))], base_offset=OFFSET, codec=codec)
         yield Bad(
             f"bomb, {codec.label}", bomb, CompressionError, "expands", options={"max_decompressed": 1 << 16}
