@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+from tests.golden import GOLDEN
 from tests.spark.conftest import SETTINGS, require_spark
 from tidelog.spark.sessions import MissingDependencyError, require_java, require_pyspark
 
@@ -74,7 +75,7 @@ def test_workers_settle(spark: SparkSession) -> None:
     assert spark.conf.get("spark.python.unix.domain.socket.enabled") == "true"
 
 
-CLEAN = str(Path("tests/golden/clean").absolute())
+CLEAN = str(GOLDEN / "clean")
 
 
 @pytest.mark.slow

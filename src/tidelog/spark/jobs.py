@@ -33,6 +33,7 @@ __all__ = [
     "Gathering",
     "Task",
     "Work",
+    "job_frame",
     "pack",
     "parallelism",
     "report_frame",
@@ -144,7 +145,7 @@ def run_job(
         return []
     context = _context(spark)
     if context is None:
-        return _run(spark, splits, _rows_of(_frame(spark, work, splits, schema)), report)
+        return _run(spark, splits, _rows_of(job_frame(spark, work, splits, schema)), report)
     numbers = context.parallelize(range(len(splits)), len(splits))
     reports = numbers.mapPartitions(ship(Task(work, splits, schema).of_rdd))
 
@@ -172,7 +173,7 @@ def run_gathered(
         return []
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    groups = _frame(spark, work, splits, sent).groupBy(sent.names[0])
+    groups = job_frame(spark, work, splits, sent).groupBy(sent.names[0])
     rows = groups.applyInArrow(ship(gathering), from_arrow_schema(schema))
     return _run(spark, splits, _rows_of(rows), report)
 
@@ -187,10 +188,11 @@ def _rows_of(frame: DataFrame) -> Callable[[], list[dict[str, Any]]]:
     return lambda: frame.toArrow().to_pylist()
 
 
-def _frame(spark: SparkSession, work: Work, splits: Sequence[Any], schema: pa.Schema) -> DataFrame:
+def job_frame(spark: SparkSession, work: Work, splits: Sequence[Any], schema: pa.Schema) -> DataFrame:
+    """The rows that `work` makes of every split, as a frame that is yet to be run."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    numbers = spark.range(0, len(splits), 1, len(splits))
+    numbers = spark.range(0, len(splits), 1, max(len(splits), 1))
     return numbers.mapInArrow(ship(Task(work, splits, schema).of_frame), from_arrow_schema(schema))
 
 

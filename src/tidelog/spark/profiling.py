@@ -25,7 +25,7 @@ from tidelog.scanning.ranges import OffsetRange
 from tidelog.scanning.splits import Split, plan_splits
 from tidelog.scanning.tasks import ScanTask, decode_window, read_batches, run_task
 from tidelog.scanning.volumes import open_volume
-from tidelog.spark.jobs import Task
+from tidelog.spark.jobs import job_frame
 from tidelog.spark.offsets import log_ends, select_partitions
 from tidelog.spark.options import SourceOptions, Subscribed
 from tidelog.spark.shipping import ship
@@ -263,8 +263,5 @@ def profile(
         for each in select_partitions(options)
     ]
     splits = plan_splits(ranges, with_control=False, max_bytes=max_bytes_per_split)
-    numbers = spark.range(0, len(splits), 1, max(len(splits), 1))
-    work = ship(Task(ProfileWork(), splits, _PART_SCHEMA).of_frame)
-    parts = numbers.mapInArrow(work, from_arrow_schema(_PART_SCHEMA))
-    grouped = parts.groupBy("topic", "partition", "hour")
+    grouped = job_frame(spark, ProfileWork(), splits, _PART_SCHEMA).groupBy("topic", "partition", "hour")
     return grouped.applyInArrow(ship(MergeHours()), from_arrow_schema(PROFILE_SCHEMA))
