@@ -231,3 +231,9 @@ def _start(log: Path, target: Path, environment: dict[str, str]) -> subprocess.P
     assert driver.stdout is not None
     assert driver.stdout.readline().strip() == "started"
     return driver
+
+
+def test_a_source_that_is_not_there_leaves_no_trace(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="does not exist"):
+        tidelog.spark.export(spark, tmp_path / "nowhere", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
