@@ -175,12 +175,12 @@ def export(
     columns = ["key", "value", "offset", "timestamp", "timestampType"]
     columns += ["headers"] if include_headers else []
     columns += BATCH_FACTS if include_batch_facts else ()
-    partitions = select_partitions(options)  # a source that is not there leaves no trace in the target
+    select_partitions(options)  # raises before the target is made; what counts is listed under its lock
     held = ExportTarget(target)
     try:
         held.agree({"version": 1, "values": kind.value, "columns": columns, "isolation": isolation})
         done = held.next_offsets()
-        ranges = [_range(each, done, options) for each in partitions]
+        ranges = [_range(each, done, options) for each in select_partitions(options)]
         ranges = [wanted for wanted in ranges if len(wanted)]
         decoders = choose_decoders(held, ranges, kind, schema, options.committed_only)
         work = ExportWork(
