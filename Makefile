@@ -5,16 +5,27 @@ KERNELS := $(wildcard src/tidelog/kernels/*.py)
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow check format bench asan clean
+.PHONY: help setup setup-dev demo test test-slow check format bench asan clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
+# Packages first, without compiling (TIDELOG_PURE); the kernels are compiled once, by the rule below.
+INSTALL := TIDELOG_PURE=1 $(BIN)/python -m pip install -q --no-build-isolation
+
 $(VENV)/.installed: pyproject.toml setup.py
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q --upgrade pip
-	$(BIN)/python -m pip install -q -e '.[dev]'
-	@touch $@ $(VENV)/.kernels
+	$(BIN)/python -m pip install -q 'setuptools>=77' 'Cython>=3.3'
+	$(INSTALL) -e '.[spark]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.installed
+	$(INSTALL) -e '.[dev]'
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.dev
+	$(INSTALL) -e '.[bench]'
+	@touch $@
 
 $(VENV)/.kernels: $(VENV)/.installed $(KERNELS)
 	$(BIN)/python setup.py -q build_ext --inplace
@@ -22,33 +33,31 @@ $(VENV)/.kernels: $(VENV)/.installed $(KERNELS)
 
 setup: $(VENV)/.kernels  ## make the virtual environment and compile the kernels
 
+setup-dev: setup $(VENV)/.dev
+
 demo: setup  ## a pipeline on a million events: write, read, find, verify, export, query
 	$(BIN)/python examples/demo.py
 
-test: setup  ## run the tests (a few minutes)
+test: setup-dev  ## run the tests (a few minutes)
 	$(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
 
-test-slow: setup  ## run the long tests: fuzzing, sanitizers, kills, brokers
+test-slow: setup-dev  ## run the long tests: fuzzing, sanitizers, kills, brokers
 	$(BIN)/python -m pytest -m slow -n auto --dist loadfile $(ARGS)
 
-check: setup  ## lint, types and import contracts
+check: setup-dev  ## lint, types and import contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-format: setup  ## format the code
+format: setup-dev  ## format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
-
-$(VENV)/.bench: $(VENV)/.installed
-	$(BIN)/python -m pip install -q -e '.[bench]'
-	@touch $@ $(VENV)/.kernels
 
 bench: setup $(VENV)/.bench  ## measure against Kafka's engine and others; ARGS="--only records --quick"
 	$(BIN)/python -m benchmarks $(ARGS)
 
-asan: setup  ## run the decode tests on kernels compiled under AddressSanitizer
+asan: setup-dev  ## run the decode tests on kernels compiled under AddressSanitizer
 	$(BIN)/python tools/asan.py $(ARGS)
 
 clean:  ## remove what was built
