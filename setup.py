@@ -44,7 +44,12 @@ def kernels():
     sources = sorted(path for path in KERNELS.glob("*.py") if not path.stem.startswith("_"))
     extensions = [Extension(f"tidelog.kernels.{path.stem}", [str(path)], **options) for path in sources]
     build_dir = os.environ.get("TIDELOG_BUILD_DIR", "build")
-    shared = Extension(SHARED, [f"{build_dir}/{SHARED.replace('.', '/')}.c"], extra_compile_args=["-O2", "-g0"], extra_link_args=["-s"])
+    shared = Extension(
+        SHARED,
+        [f"{build_dir}/{SHARED.replace('.', '/')}.c"],
+        extra_compile_args=["-O2", "-g0"],
+        extra_link_args=["-s"],
+    )
     return cythonize(
         [shared, *extensions],
         language_level=3,

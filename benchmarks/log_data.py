@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.harness import Bench
-from tidelog.log.snapshots import encode_snapshot
+from tidelog.log.producers.snapshots import encode_snapshot
 from tidelog.records import scan_batches
 
 __all__ = [

@@ -36,9 +36,9 @@ from benchmarks.report import Row
 from benchmarks.spark import CONNECTOR
 from benchmarks.spark_runs import SETTINGS, run_jobs
 from tidelog.config import LogConfig
-from tidelog.manager.compacting import Compaction, compact_at_rest
 from tidelog.manager.publishing.committing import Write, publish
 from tidelog.manager.publishing.staging import PieceFacts, TaskStaging
+from tidelog.manager.upkeep.compacting import Compaction, compact_at_rest
 from tidelog.records.builder import DEFAULT_BATCH_BYTES, encode_batches
 from tidelog.storage import LOCAL
 from tidelog.types import TopicPartition

@@ -33,7 +33,7 @@ from rich.table import Table
 
 import tidelog
 from tidelog.errors import InvalidInputError
-from tidelog.manager.reindexing import reindex
+from tidelog.manager.upkeep.reindexing import reindex
 from tidelog.manager.verification import Kind, verify_root
 from tidelog.storage import LOCAL
 from tidelog.types import Codec

@@ -14,8 +14,8 @@ from tidelog.cleanup.filtering import ActiveProducers, BatchRules, batch_flags
 from tidelog.errors import CorruptRecordError
 from tidelog.index import AbortedTxn
 from tidelog.kernels import cleaning
-from tidelog.log.sequences import BatchMetadata, ProducerState
-from tidelog.log.transactions import TxnMarker
+from tidelog.log.producers.sequences import BatchMetadata, ProducerState
+from tidelog.log.producers.transactions import TxnMarker
 from tidelog.records import encode_batches, scan_batches
 from tidelog.records.control import ControlType, UnknownControl, control_fields
 from tidelog.types import Codec

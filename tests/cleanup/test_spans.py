@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tidelog.cleanup.aborted import CleanedTransactions, MetData
 from tidelog.index import AbortedTxn
-from tidelog.log.transactions import TxnMarker
+from tidelog.log.producers.transactions import TxnMarker
 
 COMMIT, ABORT = (TxnMarker(is_abort, 0, 0) for is_abort in (False, True))
 Event = tuple[int, TxnMarker | None]

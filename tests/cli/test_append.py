@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 import tidelog
 from tests.cli.command import COMMAND, Answer, run
 from tests.golden import GOLDEN
+from tidelog.cli.actions.inputs import InputOptions, read_records
 from tidelog.cli.errors import UsageError
-from tidelog.cli.inputs import InputOptions, read_records
 from tidelog.records import Header, Record, decode_records
 from tidelog.testing.builders import LogBuilder
 

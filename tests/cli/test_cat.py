@@ -19,11 +19,11 @@ import tidelog
 from tests.cli.command import COMMAND, on_terminal, run
 from tests.golden import GOLDEN, GoldenPartition, golden_partition, golden_partitions
 from tests.spark.conftest import require_spark
-from tidelog.cli.filters import RecordFilter
-from tidelog.cli.following import follow
-from tidelog.cli.output import PlainOutput
-from tidelog.cli.reading import read_tasks, select
-from tidelog.cli.recordlines import RecordLines
+from tidelog.cli.actions.reading import read_tasks, select
+from tidelog.cli.actions.tail import follow
+from tidelog.cli.options.filters import RecordFilter
+from tidelog.cli.render.output import PlainOutput
+from tidelog.cli.render.record_lines import RecordLines
 from tidelog.log import Log
 from tidelog.records import Header, Record, encode_records
 from tidelog.storage import LOCAL
@@ -405,7 +405,7 @@ def test_following_goes_on_where_files_go_while_they_are_read(
 def test_partitions_that_come_or_move_are_followed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("tidelog.cli.following._FIND_S", 0)
+    monkeypatch.setattr("tidelog.cli.actions.tail._FIND_S", 0)
     roots = [tmp_path / "a", tmp_path / "b"]
 
     def seen() -> list[tuple[str, int]]:

@@ -14,8 +14,8 @@ import pytest
 
 from tests.cli.command import on_terminal, run
 from tests.golden import GOLDEN, GoldenPartition, golden_partitions
-from tidelog.cli.describing import look_at
-from tidelog.cli.drawing import draw
+from tidelog.cli.actions.describe import look_at
+from tidelog.cli.render.drawing import draw
 from tidelog.scanning.partitions import find_partitions
 
 CLEAN = GOLDEN / "clean"

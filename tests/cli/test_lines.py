@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from tests.cli.reference import record_line
 from tests.golden import golden_partition
 from tests.kernels_twin import TWINS, twin
-from tidelog.cli import lines
-from tidelog.cli.lines import LineStyle, LogLines
+from tidelog.cli.render import lines
+from tidelog.cli.render.lines import LineStyle, LogLines
 from tidelog.records import Header, Record, encode_records
 from tidelog.types import Codec
 

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import tidelog
-from tidelog.cli.loading import LoadBar
-from tidelog.cli.output import PlainOutput, Progress
+from tidelog.cli.actions.loading import LoadBar
+from tidelog.cli.render.output import PlainOutput, Progress
 from tidelog.testing.builders import LogBuilder
 
 

@@ -16,7 +16,15 @@ import pytest
 
 from tests.cli.command import COMMAND, read_all
 from tests.golden import golden_partition
-from tidelog.cli.output import Cell, Column, JsonOutput, Output, PlainOutput, TerminalOutput, make_output
+from tidelog.cli.render.output import (
+    Cell,
+    Column,
+    JsonOutput,
+    Output,
+    PlainOutput,
+    TerminalOutput,
+    make_output,
+)
 
 COLUMNS = (
     Column("topic", "Topic"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidelog.cli.errors import UsageError
-from tidelog.cli.words import parse_time, size_text, span_text, time_text
+from tidelog.cli.render.units import parse_time, size_text, span_text, time_text
 
 NOW = 1_790_000_000_000  # 2026-09-21 14:13:20 UTC
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tests.log.crafting import CONTROL, TRANSACTIONAL, table
-from tidelog.log.appends import AppendOrigin
-from tidelog.log.producers import ProducerStateManager, ProducerUpdate
-from tidelog.log.transactions import TxnMarker
+from tidelog.log.append.info import AppendOrigin
+from tidelog.log.producers.producers import ProducerStateManager, ProducerUpdate
+from tidelog.log.producers.transactions import TxnMarker
 
 COMMIT = TxnMarker(is_abort=False, coordinator_epoch=0, timestamp=1000)
 ABORT = TxnMarker(is_abort=True, coordinator_epoch=0, timestamp=1000)

@@ -12,7 +12,7 @@ from tests.golden import GoldenPartition, golden_partition, golden_partitions
 from tests.log.logs import contents, data_files, open_log, send
 from tests.log.logs import numbered as records
 from tidelog.config import LogConfig
-from tidelog.log.snapshots import decode_snapshot
+from tidelog.log.producers.snapshots import decode_snapshot
 
 PARTITIONS = [
     partition

@@ -14,7 +14,7 @@ from tests.kernels_twin import TWINS, twin
 from tests.log.crafting import LOG_APPEND_TIME, Batch
 from tidelog.errors import CorruptRecordError
 from tidelog.kernels import contents, ready
-from tidelog.log.appends import AppendOrigin
+from tidelog.log.append.info import AppendOrigin
 from tidelog.records import Header, Record, decode_batches, encode_records, scan_batches
 from tidelog.records.checksums import crc32c
 

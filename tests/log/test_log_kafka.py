@@ -18,7 +18,7 @@ from tests.log.test_validation import KAFKA_BROKE_DOWN, KAFKAS
 from tests.oracle import Oracle
 from tidelog.config import LogConfig
 from tidelog.log import AppendOrigin, Log
-from tidelog.log.snapshots import decode_snapshot
+from tidelog.log.producers.snapshots import decode_snapshot
 from tidelog.records import Header, Record, decode_records, scan_batches
 from tidelog.storage import LOCAL
 from tidelog.storage.metadata import random_id, write_clean_shutdown

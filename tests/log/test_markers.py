@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.golden import golden_partition
 from tests.log.crafting import CONTROL, GZIP, LOG_APPEND_TIME, TRANSACTIONAL, Batch, craft
 from tidelog.errors import CorruptRecordError
-from tidelog.log.markers import read_markers
-from tidelog.log.transactions import TxnMarker
+from tidelog.log.producers.markers import read_markers
+from tidelog.log.producers.transactions import TxnMarker
 from tidelog.records import scan_batches
 
 MARKER = CONTROL | TRANSACTIONAL

@@ -23,7 +23,7 @@ from tests.log.logs import (
 from tidelog.config import LogConfig
 from tidelog.errors import CorruptRecordError, InvalidIndexError, InvalidInputError
 from tidelog.log import Log
-from tidelog.log.leftovers import orphans, plan_swaps, temporary_files
+from tidelog.log.opening.leftovers import orphans, plan_swaps, temporary_files
 from tidelog.storage.names import FileKind, Transient, format_segment_file
 
 

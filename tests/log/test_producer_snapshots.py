@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.log.producing import append, data
 from tidelog.log.offsets import LogOffsetMetadata
-from tidelog.log.producers import ProducerStateManager
+from tidelog.log.producers.producers import ProducerStateManager
 
 
 def snapshot_into(manager: ProducerStateManager, files: dict[int, bytes]) -> int:

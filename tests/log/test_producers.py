@@ -14,10 +14,10 @@ from tidelog.errors import (
     OutOfOrderSequenceError,
     TransactionCoordinatorFencedError,
 )
-from tidelog.log.appends import AppendOrigin
+from tidelog.log.append.info import AppendOrigin
 from tidelog.log.offsets import LogOffsetMetadata
-from tidelog.log.producers import ProducerStateManager
-from tidelog.log.transactions import TxnMarker
+from tidelog.log.producers.producers import ProducerStateManager
+from tidelog.log.producers.transactions import TxnMarker
 from tidelog.records import BatchTable
 
 # Many batches in one append

@@ -20,12 +20,12 @@ from tidelog.errors import (
     TidelogError,
     TransactionCoordinatorFencedError,
 )
-from tidelog.log.appends import AppendOrigin
-from tidelog.log.markers import read_markers
+from tidelog.log.append.info import AppendOrigin
 from tidelog.log.offsets import LogOffsetMetadata
-from tidelog.log.producers import ProducerStateManager
-from tidelog.log.snapshots import encode_snapshot
-from tidelog.log.transactions import TxnMarker
+from tidelog.log.producers.markers import read_markers
+from tidelog.log.producers.producers import ProducerStateManager
+from tidelog.log.producers.snapshots import encode_snapshot
+from tidelog.log.producers.transactions import TxnMarker
 from tidelog.records import scan_batches
 
 NEVER_COMPACTED = ("none", "multi", "outoforder", "zstd", "appendtime", "txn", "unicode.topic_name-with-dash")

@@ -11,7 +11,7 @@ from tests.log.logs import NOW_MS, SMALL, abort, all_records, commit, numbered, 
 from tidelog.config import LogConfig
 from tidelog.errors import InvalidInputError, LogClosedError, OffsetOutOfRangeError
 from tidelog.log import Log, LogOffsetMetadata, OffsetTarget
-from tidelog.log.committed import Aborted, committed
+from tidelog.log.read.committed import Aborted, committed
 from tidelog.records import Record, decode_records, encode_records, scan_batches
 from tidelog.types import FetchIsolation, TimestampOffset, TimestampType
 

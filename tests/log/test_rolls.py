@@ -10,7 +10,7 @@ import pytest
 from tests.log import answers, questions
 from tests.oracle import Oracle
 from tidelog.config import LogConfig
-from tidelog.log.rolls import RollFacts, RollReason, draw_jitter_ms, rolled_base_offset, should_roll
+from tidelog.log.segments.rolls import RollFacts, RollReason, draw_jitter_ms, rolled_base_offset, should_roll
 
 FACTS = RollFacts(
     max_segment_bytes=1000,

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from tests.log.crafting import TRANSACTIONAL, table
 from tidelog.errors import TidelogError
-from tidelog.log.appends import AppendOrigin
-from tidelog.log.producers import ProducerStateManager
-from tidelog.log.runs import MIN_RUN, states_after
-from tidelog.log.sequences import BatchMetadata, ProducerState
+from tidelog.log.append.info import AppendOrigin
+from tidelog.log.producers.plain_runs import MIN_RUN, states_after
+from tidelog.log.producers.producers import ProducerStateManager
+from tidelog.log.producers.sequences import BatchMetadata, ProducerState
 from tidelog.records import BatchTable
 
 LAST = (1 << 31) - 1

@@ -10,8 +10,13 @@ from hypothesis import strategies as st
 
 from tests.golden import GOLDEN
 from tidelog.errors import InvalidIndexError
-from tidelog.log.sequences import BatchMetadata, ProducerState
-from tidelog.log.snapshots import decode_snapshot, encode_snapshot, out_of_range_snapshots, stray_snapshots
+from tidelog.log.producers.sequences import BatchMetadata, ProducerState
+from tidelog.log.producers.snapshots import (
+    decode_snapshot,
+    encode_snapshot,
+    out_of_range_snapshots,
+    stray_snapshots,
+)
 
 FILES = sorted((GOLDEN / "clean").glob("*/*.snapshot"))
 

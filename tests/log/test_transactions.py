@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from tidelog.errors import InvalidTxnStateError
 from tidelog.log.offsets import LogOffsetMetadata
-from tidelog.log.transactions import CompletedTxn, TransactionTable, TxnMetadata
+from tidelog.log.producers.transactions import CompletedTxn, TransactionTable, TxnMetadata
 
 
 def txn(producer_id: int, offset: int) -> TxnMetadata:

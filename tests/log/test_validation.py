@@ -22,8 +22,8 @@ from tidelog.errors import (
     UnexpectedAppendOffsetError,
     UnknownCodecError,
 )
-from tidelog.log import validation
-from tidelog.log.appends import AppendOrigin
+from tidelog.log.append import validation
+from tidelog.log.append.info import AppendOrigin
 from tidelog.records import decode_batches, scan_batches
 from tidelog.types import Codec, TimestampType
 

@@ -11,7 +11,7 @@ import tidelog
 from tests.log.logs import Clock
 from tests.manager.compacted import Opener
 from tidelog.manager import BrokerConfig, Store
-from tidelog.manager.events import Event
+from tidelog.manager.store.events import Event
 
 
 @pytest.fixture

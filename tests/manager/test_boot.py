@@ -14,7 +14,7 @@ import tidelog
 from tests.manager.damage import make_unclean
 from tests.manager.test_recovery import NAMES, stored
 from tests.manager.test_recovery import expected as golden_records
-from tidelog.manager.recovery import recover_root
+from tidelog.manager.upkeep.recovery import recover_root
 from tidelog.records import Record
 from tidelog.storage import LOCAL
 

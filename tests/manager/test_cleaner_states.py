@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from tests.manager.compacted import wait_until
-from tidelog.manager.cleaner_states import CleanerStates, CleaningAbortedError
+from tidelog.manager.background.cleaner_states import CleanerStates, CleaningAbortedError
 from tidelog.types import TopicPartition
 
 

@@ -23,7 +23,7 @@ from tests.manager.compacted import (
     wait_until,
 )
 from tests.segment.crafting import batch
-from tidelog.manager.events import Event, LogCleaned, LogUncleanable
+from tidelog.manager.store.events import Event, LogCleaned, LogUncleanable
 from tidelog.records import Record
 from tidelog.records.batches import scan_batches
 from tidelog.storage import LOCAL, write_offset_checkpoint

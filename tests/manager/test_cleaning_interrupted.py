@@ -20,7 +20,7 @@ from tests.manager.compacted import (
 )
 from tidelog.cleanup.cleaner import CleanReport
 from tidelog.manager import Store
-from tidelog.manager.events import Event, LogFailed, LogUncleanable
+from tidelog.manager.store.events import Event, LogFailed, LogUncleanable
 from tidelog.storage import LOCAL
 from tidelog.testing.faults import Call, FaultyFileSystem
 from tidelog.types import TopicPartition

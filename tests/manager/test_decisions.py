@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tidelog.manager.background.scheduler import BackgroundThread, TaskQueue
 from tidelog.manager.metadata.image import MetadataImage
 from tidelog.manager.metadata.records import (
     ConfigRecord,
@@ -22,9 +23,8 @@ from tidelog.manager.metadata.records import (
     UnknownRecord,
 )
 from tidelog.manager.metadata.registration import FEATURES, Place, Registration, bootstrap, changes
-from tidelog.manager.placement import place
-from tidelog.manager.scheduler import BackgroundThread, TaskQueue
-from tidelog.manager.survey import Fate, Found, judge
+from tidelog.manager.store.placement import place
+from tidelog.manager.store.survey import Fate, Found, judge
 from tidelog.storage.names import parse_partition_directory
 
 A, B, OTHER = (uuid.UUID(int=number << 100 | 5) for number in (1, 2, 3))

@@ -19,7 +19,7 @@ from tidelog.config import LogConfig
 from tidelog.errors import TidelogError
 from tidelog.log import Log
 from tidelog.manager.metadata.files import METADATA_DIRECTORY
-from tidelog.manager.recovery import recover_partition
+from tidelog.manager.upkeep.recovery import recover_partition
 from tidelog.records import decode_records
 from tidelog.storage import LOCAL
 from tidelog.types import FetchIsolation

@@ -13,8 +13,8 @@ from tests.golden import GOLDEN, GoldenPartition, golden_partitions
 from tests.manager.damage import TornCase, damage, make_torn, torn_cases
 from tests.manager.test_verification import DAMAGE
 from tidelog.errors import TidelogError
-from tidelog.manager.reindex_pieces import cut, join, scan_piece
-from tidelog.manager.reindexing import Reindexed, ReindexTask, plan_reindex, reindex_segment
+from tidelog.manager.upkeep.reindex_pieces import cut, join, scan_piece
+from tidelog.manager.upkeep.reindexing import Reindexed, ReindexTask, plan_reindex, reindex_segment
 from tidelog.records import Record, encode_records
 from tidelog.records.batches import BatchTable, walk_batches
 from tidelog.storage import LOCAL

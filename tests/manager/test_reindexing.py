@@ -15,7 +15,7 @@ from tests.manager.test_verification import DAMAGE, damages
 from tidelog.cli.app import app
 from tidelog.cli.main import COMMANDS
 from tidelog.errors import LogLockedError
-from tidelog.manager.reindexing import reindex
+from tidelog.manager.upkeep.reindexing import reindex
 from tidelog.storage import LOCAL, read_file
 from tidelog.storage.lock import RootLock
 from tidelog.testing.crash import CrashFileSystem, copy_tree

@@ -23,9 +23,9 @@ from tidelog.errors import (
     LogOfflineError,
 )
 from tidelog.manager import BrokerConfig
-from tidelog.manager.events import Event, LoadFinished, LoadProgress, LoadStarted, LogFailed, LogStrayed
 from tidelog.manager.metadata.files import METADATA_DIRECTORY, read_bootstrap
 from tidelog.manager.metadata.records import PartitionRecord
+from tidelog.manager.store.events import Event, LoadFinished, LoadProgress, LoadStarted, LogFailed, LogStrayed
 from tidelog.storage import LOCAL, read_offset_checkpoint
 from tidelog.storage.metadata import format_id, read_meta_properties
 from tidelog.types import TopicPartition

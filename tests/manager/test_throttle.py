@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.manager.throttle import Throttle
+from tidelog.manager.background.throttle import Throttle
 
 
 def test_a_limit_is_kept_on_average() -> None:

@@ -14,8 +14,8 @@ import pytest
 from tests.golden import GoldenPartition, golden_partition, golden_partitions
 from tests.segment.crafting import Nothing, created, opened, table_of
 from tidelog.index import AbortedTxn
-from tidelog.log.markers import read_markers
-from tidelog.log.producers import ProducerStateManager
+from tidelog.log.producers.markers import read_markers
+from tidelog.log.producers.producers import ProducerStateManager
 from tidelog.records import BatchTable
 from tidelog.segment import SealedSegment
 from tidelog.storage import Directory

@@ -17,7 +17,7 @@ from tests.manager.test_verification import DAMAGE
 from tidelog.cli.app import app
 from tidelog.cli.main import COMMANDS
 from tidelog.errors import InvalidInputError, LogLockedError
-from tidelog.manager.reindexing import reindex
+from tidelog.manager.upkeep.reindexing import reindex
 from tidelog.manager.verification import Finding, verify_partition, verify_root
 from tidelog.spark import jobs
 from tidelog.storage import LOCAL

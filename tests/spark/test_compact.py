@@ -11,7 +11,7 @@ import pytest
 import tidelog
 import tidelog.spark
 from tidelog.errors import InvalidInputError
-from tidelog.manager.compacting import Compaction, compact_at_rest
+from tidelog.manager.upkeep.compacting import Compaction, compact_at_rest
 from tidelog.records import Record
 from tidelog.storage import LOCAL
 from tidelog.storage.lock import RootLock
@@ -198,7 +198,7 @@ def test_retention_leaves_what_the_local_command_leaves(spark: SparkSession, tmp
 
 
 def test_trimming_leaves_what_the_local_command_leaves(spark: SparkSession, tmp_path: Path) -> None:
-    from tidelog.manager.trimming import trim
+    from tidelog.manager.upkeep.trimming import trim
 
     make_old(tmp_path / "local")
     shutil.copytree(tmp_path / "local", tmp_path / "spark")

@@ -10,7 +10,7 @@ import pytest
 import tidelog
 from tests.spark.test_cluster import Cluster, cluster, last_line, worker_python
 from tests.spark.test_compact import NOW, same_files
-from tidelog.manager.compacting import Compaction, compact_at_rest
+from tidelog.manager.upkeep.compacting import Compaction, compact_at_rest
 from tidelog.records import Record
 from tidelog.storage import LOCAL
 

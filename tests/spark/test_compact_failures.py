@@ -19,7 +19,7 @@ from tests.spark.in_process import run_here
 from tests.spark.test_compact import COMPACTED, NOW, files, make_root, same_files
 from tests.spark.test_compact_passes import CONFIG, generate, state
 from tidelog.errors import CorruptRecordError
-from tidelog.manager.compacting import Compaction, compact_at_rest
+from tidelog.manager.upkeep.compacting import Compaction, compact_at_rest
 from tidelog.records import Record
 from tidelog.spark.compaction.passes import DistributedPasses, Run
 from tidelog.spark.compaction.tasks import MapWork, MergeWork, RewriteWork

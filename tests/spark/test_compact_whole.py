@@ -20,8 +20,8 @@ from tidelog.cleanup.offset_map import OffsetMap
 from tidelog.cleanup.splitting import clean_splitting
 from tidelog.errors import CorruptRecordError
 from tidelog.log import Log
-from tidelog.manager.partition import Partition
-from tidelog.manager.root import Identity, Root
+from tidelog.manager.store.partition import Partition
+from tidelog.manager.store.root import Identity, Root
 from tidelog.records import Record, encode_records
 from tidelog.spark.compaction.whole import WholeDone, WholeSplit, WholeWork, put_in_place
 from tidelog.spark.jobs import Bin

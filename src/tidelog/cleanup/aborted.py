@@ -23,8 +23,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelog.index import AbortedTxn
-from tidelog.log.markers import read_markers
-from tidelog.log.transactions import TxnMarker
+from tidelog.log.producers.markers import read_markers
+from tidelog.log.producers.transactions import TxnMarker
 from tidelog.records.batches import BatchTable
 
 if TYPE_CHECKING:

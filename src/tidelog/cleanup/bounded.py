@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from tidelog.log.segments import LogSegments
+from tidelog.log.segments.segments import LogSegments
 from tidelog.segment import Segment
 
 __all__ = ["Bounded", "bounded"]

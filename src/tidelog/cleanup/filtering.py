@@ -21,7 +21,7 @@ from typing import NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from tidelog.log.sequences import ProducerState
+from tidelog.log.producers.sequences import ProducerState
 from tidelog.records.batches import BatchTable
 
 __all__ = ["ActiveProducers", "BatchRules", "batch_flags"]

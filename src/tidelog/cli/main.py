@@ -5,7 +5,8 @@ from __future__ import annotations
 import signal
 import sys
 
-from tidelog.cli import (
+from tidelog.cli.app import INTERRUPTED, app
+from tidelog.cli.commands import (
     append,
     cat,
     compact,
@@ -28,7 +29,6 @@ from tidelog.cli import (
     trim,
     verify,
 )
-from tidelog.cli.app import INTERRUPTED, app
 
 __all__ = ["main"]
 

@@ -14,11 +14,11 @@
 Values and decisions are modules of their own, without files; those that act on files are short.
 """
 
-from tidelog.log.appends import AppendOrigin, LogAppendInfo
+from tidelog.log.append.info import AppendOrigin, LogAppendInfo
 from tidelog.log.log import Log
-from tidelog.log.lookups import OffsetTarget
 from tidelog.log.offsets import LogOffsetMetadata, LogOffsets
-from tidelog.log.reading import FetchData
+from tidelog.log.read.lookups import OffsetTarget
+from tidelog.log.read.reading import FetchData
 from tidelog.log.scheduling import Scheduler
 
 __all__ = [

@@ -24,18 +24,24 @@ from typing import TYPE_CHECKING, Self, Unpack
 
 from tidelog.config import LogConfig
 from tidelog.errors import InvalidInputError
-from tidelog.log import appending, deletion, flushing, linking, rolling, splitting, truncation
-from tidelog.log.appends import AppendOrigin, LogAppendInfo
+from tidelog.log import flushing, truncation
+from tidelog.log.append import appending, linking
+from tidelog.log.append.incoming import AppendOptions, Incoming
+from tidelog.log.append.info import AppendOrigin, LogAppendInfo
 from tidelog.log.epoch_file import EpochFile
-from tidelog.log.incoming import AppendOptions, Incoming
-from tidelog.log.loader import load
 from tidelog.log.offsets import LogOffsetMetadata, LogOffsets
-from tidelog.log.producers import PRODUCER_ID_EXPIRATION_MS, TRANSACTION_MAX_TIMEOUT_MS, ProducerStateManager
-from tidelog.log.reader import LogReader
-from tidelog.log.reading import find_place
+from tidelog.log.opening.loader import load
+from tidelog.log.producers.producers import (
+    PRODUCER_ID_EXPIRATION_MS,
+    TRANSACTION_MAX_TIMEOUT_MS,
+    ProducerStateManager,
+)
+from tidelog.log.producers.sequences import TV_UNKNOWN, ProducerState
+from tidelog.log.producers.snapshot_files import SnapshotFiles
+from tidelog.log.read.reader import LogReader
+from tidelog.log.read.reading import find_place
 from tidelog.log.scheduling import Scheduler
-from tidelog.log.sequences import TV_UNKNOWN, ProducerState
-from tidelog.log.snapshot_files import SnapshotFiles
+from tidelog.log.segments import deletion, rolling, splitting
 from tidelog.log.state import LogParts, LogState, LogView
 from tidelog.records.batches import BatchTable
 from tidelog.segment import ActiveSegment, SealedSegment, Segment

@@ -21,11 +21,11 @@ from tidelog.errors import LogClosedError, LogOfflineError
 from tidelog.kernels.plain import PlainBatch
 from tidelog.log.epoch_file import EpochFile
 from tidelog.log.offsets import LogOffsetMetadata, LogOffsets
-from tidelog.log.producers import ProducerStateManager
-from tidelog.log.rolls import draw_jitter_ms
+from tidelog.log.producers.producers import ProducerStateManager
+from tidelog.log.producers.snapshot_files import SnapshotFiles
 from tidelog.log.scheduling import Scheduler
-from tidelog.log.segments import LogSegments
-from tidelog.log.snapshot_files import SnapshotFiles
+from tidelog.log.segments.rolls import draw_jitter_ms
+from tidelog.log.segments.segments import LogSegments
 from tidelog.segment import ActiveSegment
 from tidelog.storage import Directory
 from tidelog.types import Codec, TimestampType, TopicPartition

@@ -8,10 +8,10 @@ and the producers' state, which is rebuilt up to it (`producer_loading`).
 from __future__ import annotations
 
 from tidelog.errors import InvalidInputError
-from tidelog.log.deletion import delete_files
 from tidelog.log.offsets import LogOffsetMetadata, LogOffsets
-from tidelog.log.producer_loading import rebuild_producers
-from tidelog.log.segments import LogSegments
+from tidelog.log.producers.loading import rebuild_producers
+from tidelog.log.segments.deletion import delete_files
+from tidelog.log.segments.segments import LogSegments
 from tidelog.log.state import LogState
 from tidelog.segment import ActiveSegment, SealedSegment
 from tidelog.storage.names import Transient

@@ -9,9 +9,9 @@ brokerconfig  server.properties
 """
 
 from tidelog.manager.brokerconfig import BrokerConfig
-from tidelog.manager.partition import Partition
-from tidelog.manager.store import Store, open_store
-from tidelog.manager.topics import Topic
+from tidelog.manager.store.partition import Partition
+from tidelog.manager.store.store import Store, open_store
+from tidelog.manager.store.topics import Topic
 
 open = open_store
 """Open root directories; `tidelog.open`."""

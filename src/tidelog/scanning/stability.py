@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tidelog.errors import CorruptRecordError
-from tidelog.log.markers import read_markers
-from tidelog.log.producers import ProducerStateManager
+from tidelog.log.producers.markers import read_markers
+from tidelog.log.producers.producers import ProducerStateManager
 from tidelog.records.batches import BatchTable
 from tidelog.scanning.partitions import Partition, SegmentFacts
 from tidelog.scanning.plan import segments_in_range

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidelog.errors import DataLossError, TornBatchError
-from tidelog.log.committed import Aborted, committed
+from tidelog.log.read.committed import Aborted, committed
 from tidelog.records.batches import BatchTable, scan_batches
 from tidelog.records.columns import numbers
 from tidelog.records.decode import MAX_BYTES, MAX_ROWS, iter_record_batches

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidelog.log.offsets import LogOffsetMetadata, LogOffsets
-from tidelog.log.segments import LogSegments
+from tidelog.log.segments.segments import LogSegments
 from tidelog.log.state import LogView
 from tidelog.scanning.partitions import Partition
 from tidelog.scanning.stability import stable_offset

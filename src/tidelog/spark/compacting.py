@@ -29,12 +29,12 @@ from tidelog.cleanup.choice import LogToClean, facts_of, plan_cleaning
 from tidelog.cleanup.cleaner import CleanReport, clean_by
 from tidelog.cleanup.splitting import splitting
 from tidelog.errors import DataLossError, InvalidInputError, TidelogError
-from tidelog.manager.compacting import Compaction
-from tidelog.manager.compaction_plans import plan_at_rest
-from tidelog.manager.partition import Partition
 from tidelog.manager.publishing.waiting import open_waiting
-from tidelog.manager.root import Checkpoint
-from tidelog.manager.store import Store
+from tidelog.manager.store.partition import Partition
+from tidelog.manager.store.root import Checkpoint
+from tidelog.manager.store.store import Store
+from tidelog.manager.upkeep.compacting import Compaction
+from tidelog.manager.upkeep.compaction_plans import plan_at_rest
 from tidelog.manager.verification.root import partition_directories
 from tidelog.spark.compaction.passes import DistributedPasses
 from tidelog.spark.compaction.staging import sweep

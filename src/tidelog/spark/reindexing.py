@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tidelog.manager.reindex_pieces import ReindexPiece, cut, join, scan_piece
-from tidelog.manager.reindexing import Reindexed, ReindexTask, hold_root, plan_reindex, reindex_segment
+from tidelog.manager.upkeep.reindex_pieces import ReindexPiece, cut, join, scan_piece
+from tidelog.manager.upkeep.reindexing import Reindexed, ReindexTask, hold_root, plan_reindex, reindex_segment
 from tidelog.spark.jobs import Bin, Gathering, pack, report_frame, run_gathered, run_job, share_bytes
 from tidelog.spark.verifying import directory_of
 from tidelog.storage import LOCAL

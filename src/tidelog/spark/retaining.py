@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from tidelog.errors import InvalidInputError
 from tidelog.manager.publishing.waiting import open_waiting
-from tidelog.manager.retaining import plan_root_retention
-from tidelog.manager.trimming import plan_trim
-from tidelog.manager.trimming import trim as trim_partition
+from tidelog.manager.upkeep.retention_plan import plan_root_retention
+from tidelog.manager.upkeep.trimming import plan_trim
+from tidelog.manager.upkeep.trimming import trim as trim_partition
 from tidelog.scanning.partitions import Partition, list_partitions
 from tidelog.spark.jobs import report_frame, run_job
 from tidelog.spark.sink_options import SinkOptions

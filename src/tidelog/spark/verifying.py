@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tidelog.errors import DataLossError, InvalidInputError
-from tidelog.manager.recovery import is_partition
+from tidelog.manager.upkeep.recovery import is_partition
 from tidelog.manager.verification.findings import Finding, Kind
 from tidelog.manager.verification.partition import (
     PartitionFacts,

@@ -22,10 +22,10 @@ import numpy.typing as npt
 
 from tidelog.errors import DataLossError, InvalidIndexError, LogError
 from tidelog.log import Log
-from tidelog.manager.partition import Partition
 from tidelog.manager.publishing.checks import disk_error
 from tidelog.manager.publishing.staged import StagedRun, load_runs, read_manifest, remove_staged
-from tidelog.manager.root import Checkpoint, Root
+from tidelog.manager.store.partition import Partition
+from tidelog.manager.store.root import Checkpoint, Root
 from tidelog.records.batches import BatchTable, scan_batches
 from tidelog.storage import Directory, FileSystem
 from tidelog.storage.files import parent

@@ -12,7 +12,7 @@ from tidelog.errors import (
     RecordBatchTooLargeError,
     RecordTooLargeError,
 )
-from tidelog.log.validation import check_timestamp
+from tidelog.log.append.validation import check_timestamp
 from tidelog.manager.publishing.staged import Piece
 from tidelog.storage.names import CLUSTER_METADATA_TOPIC, is_internal_topic, topic_fault
 

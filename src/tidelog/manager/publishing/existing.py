@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tidelog.config import LogConfig
 from tidelog.errors import InvalidInputError
 from tidelog.manager.metadata.files import read_cluster_metadata
-from tidelog.manager.topics import known_config
+from tidelog.manager.store.topics import known_config
 from tidelog.storage import LOCAL, FileSystem
 from tidelog.storage.names import DirectoryState, parse_partition_directory
 

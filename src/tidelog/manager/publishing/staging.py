@@ -17,11 +17,11 @@ import numpy.typing as npt
 
 from tidelog.config import LogConfig
 from tidelog.kernels.crc import crc32c
-from tidelog.log.incoming import scan_all
-from tidelog.log.validation import stamp
-from tidelog.manager.directories import remove_tree
+from tidelog.log.append.incoming import scan_all
+from tidelog.log.append.validation import stamp
 from tidelog.manager.publishing.checks import disk_error
 from tidelog.manager.publishing.staged import Manifest, Piece, table_bytes, write_manifest, write_small
+from tidelog.manager.store.directories import remove_tree
 from tidelog.records.batches import BatchTable
 from tidelog.records.builder import EncodedBatches
 from tidelog.segment import ActiveSegment

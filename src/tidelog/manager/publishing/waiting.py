@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tidelog.errors import LogLockedError
 from tidelog.manager.brokerconfig import BrokerConfig
-from tidelog.manager.store import Store, open_store
+from tidelog.manager.store.store import Store, open_store
 from tidelog.storage.lock import holder_of, refusal
 
 __all__ = ["await_free", "open_waiting"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from tidelog.errors import InvalidIndexError
-from tidelog.log.snapshots import decode_snapshot
+from tidelog.log.producers.snapshots import decode_snapshot
 from tidelog.manager.verification.findings import Finding, Kind
 from tidelog.manager.verification.segment import SegmentFacts, SegmentPlace, verify_segment
 from tidelog.storage import FileSystem, read_epoch_checkpoint, read_file

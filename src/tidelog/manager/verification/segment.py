@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelog.errors import CorruptRecordError
-from tidelog.log.markers import read_markers
+from tidelog.log.producers.markers import read_markers
 from tidelog.manager.verification.findings import Finding, Kind
 from tidelog.records import decode_batches, scan_batches
 from tidelog.records.batches import BatchTable

@@ -18,7 +18,7 @@ from tidelog.cleanup.splitting import clean_splitting
 from tidelog.config import LogConfig
 from tidelog.errors import CorruptRecordError, InvalidIndexError, InvalidInputError
 from tidelog.log import Log
-from tidelog.manager.partition import Partition
+from tidelog.manager.store.partition import Partition
 from tidelog.segment import Segment
 from tidelog.spark.compaction.staging import bring, own_name, swap_in
 from tidelog.spark.jobs import Bin

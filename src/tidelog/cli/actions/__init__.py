@@ -1,0 +1,1 @@
+"""What commands do, under the names of the commands."""

@@ -1,0 +1,224 @@
+"""Appending records to a topic of a root, or to one partition's directory that is in no root."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from io import BufferedReader
+from itertools import chain
+from pathlib import Path
+
+import pyarrow as pa
+
+from tidelog.cli.actions.inputs import InputOptions, read_records
+from tidelog.cli.actions.loading import opened_root
+from tidelog.cli.errors import UsageError
+from tidelog.cli.render.output import Cell, Column, Output
+from tidelog.config import LogConfig
+from tidelog.errors import InvalidInputError
+from tidelog.log import Log
+from tidelog.manager import Store
+from tidelog.manager.publishing.checks import check_topic
+from tidelog.manager.publishing.existing import TopicFacts, existing_topics
+from tidelog.manager.upkeep.recovery import is_partition
+from tidelog.spark.partitioner import Partitioner, TopicPlan
+from tidelog.storage import LOCAL
+from tidelog.storage.names import META_PROPERTIES_FILE, parse_partition_directory
+from tidelog.types import Codec, TopicPartition
+
+__all__ = ["Destination", "append_records", "parse_codec"]
+
+_APPEND_BYTES = 4 << 20
+_COLUMNS = (
+    Column("partition", "PARTITION"),
+    Column("records", "RECORDS", right=True),
+    Column("first_offset", "FROM", right=True),
+    Column("last_offset", "TO", right=True),
+)
+
+
+def parse_codec(name: str | None) -> Codec:
+    """The codec called so; none for None."""
+    try:
+        return Codec.NONE if name is None else Codec.parse(name)
+    except KeyError:
+        raise UsageError(f"--codec {name}: there are {', '.join(one.label for one in Codec)}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where records go."""
+
+    root: Path
+    topic: str
+    partition: int | None
+    create: int | None
+    bare: Path | None = None
+    """A partition's directory whose parent is no root."""
+
+    @classmethod
+    def of(cls, path: Path, topic: str | None, partition: int | None, create: int | None) -> Destination:
+        """What a command was told; UsageError where that is too little or does not fit."""
+        path = path.absolute()
+        if path.exists() and not path.is_dir():
+            raise UsageError(f"{path} is not a directory: name a root (log.dirs) or a partition's directory")
+        if is_partition(LOCAL, str(path)) and topic is None:
+            return cls._in_partition(path, partition, create)
+        if topic is None:
+            raise UsageError("say where to append to: --topic NAME, or a partition's directory")
+        check_topic(topic)
+        if not path.exists() and create is None:
+            raise UsageError(f"{path} does not exist: check the name, or make it with --create N")
+        return cls(path, topic, partition, create)
+
+    @classmethod
+    def _in_partition(cls, path: Path, partition: int | None, create: int | None) -> Destination:
+        found = parse_partition_directory(path.name).topic_partition
+        if partition not in (None, found.partition) or create is not None:
+            raise UsageError(f"{path} is one partition: --partition and --create are for roots")
+        if not path.exists():
+            raise UsageError(f"{path} does not exist: check the name")
+        check_topic(found.topic)
+        bare = None if (path.parent / META_PROPERTIES_FILE).exists() else path
+        return cls(path.parent, found.topic, found.partition, None, bare)
+
+    def facts(self) -> TopicFacts:
+        """The topic as it is, or as it would be made; nothing is changed for it."""
+        if self.bare is not None:
+            return TopicFacts((self.partition or 0) + 1, LogConfig())
+        found = existing_topics([str(self.root)], LogConfig()).get(self.topic)
+        if found is None and self.create is None:
+            raise UsageError(f"{self.root} has no topic {self.topic!r}: make it with --create N")
+        found = found or TopicFacts(self.create or 1, LogConfig())
+        if self.partition is not None and self.partition >= found.partitions:
+            raise UsageError(
+                f"topic {self.topic!r} has {found.partitions} partitions, 0 to {found.partitions - 1}"
+            )
+        return found
+
+
+@dataclass(slots=True)
+class _Count:
+    """What was appended to a partition."""
+
+    records: int = 0
+    first_offset: int | None = None
+    last_offset: int | None = None
+
+    def add(self, records: int, first_offset: int | None, last_offset: int | None) -> None:
+        self.records += records
+        if self.first_offset is None:
+            self.first_offset = first_offset
+        self.last_offset = last_offset
+
+
+_Write = Callable[[TopicPartition, pa.RecordBatch], tuple[int, int]]
+"""Appends rows to a partition: the first and the last offset."""
+
+
+def append_records(
+    destination: Destination,
+    file: Path | None,
+    options: InputOptions,
+    output: Output,
+    *,
+    codec: Codec,
+    sync: bool,
+    dry_run: bool,
+) -> None:
+    """Append all records of the input, and say where they went."""
+    facts = destination.facts()
+    counts: dict[TopicPartition, _Count] = {}
+    try:
+        with ExitStack() as stack:
+            source, size = _opened(stack, file)
+            progress = stack.enter_context(output.progress(size, "appending"))
+            pieces = _routed(destination, facts, read_records(source, options))
+            first = next(pieces, None)  # input that cannot be read at all changes nothing
+            write = None if dry_run else stack.enter_context(_writer(destination, output, codec, sync))
+            done = 0
+            for partition, rows in chain([first] if first else [], pieces):
+                count = counts.setdefault(partition, _Count())
+                for part in _parts(rows, facts.config):
+                    count.add(part.num_rows, *((None, None) if write is None else write(partition, part)))
+                if size:
+                    progress.advance(source.tell() - done)
+                    done = source.tell()
+    except BaseException:
+        if counts:
+            _show(output, counts, dry_run)
+        raise
+    _show(output, counts, dry_run)
+
+
+def _opened(stack: ExitStack, file: Path | None) -> tuple[BufferedReader, int]:
+    """The input and its size, 0 where that is not known."""
+    if file is None or str(file) == "-":
+        if sys.stdin.isatty():
+            print("reading from the terminal, up to Ctrl-D", file=sys.stderr)
+        return stack.enter_context(open(sys.stdin.fileno(), "rb", closefd=False)), 0
+    return stack.enter_context(file.open("rb")), file.stat().st_size
+
+
+def _routed(
+    destination: Destination, facts: TopicFacts, batches: Iterator[pa.RecordBatch]
+) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
+    """The rows of each partition, block by block."""
+    topic = destination.topic
+    if destination.partition is not None:
+        yield from ((TopicPartition(topic, destination.partition), batch) for batch in batches)
+        return
+    partitioner = Partitioner(TopicPlan({topic: facts}, facts), topic, 0)
+    for batch in batches:
+        yield from partitioner.split(batch)
+
+
+def _parts(rows: pa.RecordBatch, config: LogConfig) -> Iterator[pa.RecordBatch]:
+    """Rows that one append can take: it has to fit a segment."""
+    limit = min(_APPEND_BYTES, config.max_segment_bytes // 2)
+    step = max(1, rows.num_rows * limit // max(rows.get_total_buffer_size(), limit))
+    for start in range(0, rows.num_rows, step):
+        yield rows.slice(start, step)
+
+
+@contextmanager
+def _writer(destination: Destination, output: Output, codec: Codec, sync: bool) -> Iterator[_Write]:
+    """Takes the lock, and gives it back with everything closed in order."""
+    if destination.bare is not None:
+        with Log.open(destination.bare) as log:
+            yield lambda _, rows: _append_to_log(log, rows, codec, sync)
+        return
+    with opened_root(destination.root, output, create=destination.create is not None) as store:
+        _make_topic(store, destination)
+
+        def write(partition: TopicPartition, rows: pa.RecordBatch) -> tuple[int, int]:
+            target = store.partition(partition.topic, partition.partition)
+            info = target.append(rows, sync=sync, codec=codec)
+            return info.first_offset, info.last_offset
+
+        yield write
+
+
+def _make_topic(store: Store, destination: Destination) -> None:
+    if destination.topic not in store.topics:
+        if destination.create is None:
+            raise InvalidInputError(f"there is no topic {destination.topic!r}: make it with --create N")
+        store.create_topic(destination.topic, destination.create)
+
+
+def _append_to_log(log: Log, rows: pa.RecordBatch, codec: Codec, sync: bool) -> tuple[int, int]:
+    info = log.append_as_leader(rows, leader_epoch=log.latest_epoch or 0, codec=codec)
+    if sync:
+        log.flush()
+    return info.first_offset, info.last_offset
+
+
+def _show(output: Output, counts: dict[TopicPartition, _Count], dry_run: bool) -> None:
+    def row(partition: TopicPartition, count: _Count) -> Sequence[Cell]:
+        return str(partition), count.records, count.first_offset, count.last_offset
+
+    output.table(_COLUMNS, [row(partition, counts[partition]) for partition in sorted(counts)])
+    total = sum(count.records for count in counts.values())
+    output.say(f"{total} records {'would be' if dry_run else 'are'} appended")

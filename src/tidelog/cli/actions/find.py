@@ -1,0 +1,137 @@
+"""Questions about a partition directory, answered without opening it for writing.
+
+The files are looked at as they are now (`SealedSegment.snapshot`); the high watermark is taken for the log
+end. With --json each question gets one line:
+
+    (none asked)       log_start_offset, log_end_offset, segments, size   and   last_stable_offset
+    --offset N         offset, segment, index_offset, index_position, batch_offset, batch_position
+    --timestamp MS     timestamp, found: null or {timestamp, offset}
+    --committed-from N committed_from, aborted: [[producer id, first offset]...]
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tidelog.cli.errors import UsageError
+from tidelog.cli.render.output import Cell, Column, Output
+from tidelog.errors import OffsetOutOfRangeError
+from tidelog.log.read.lookups import offset_for_timestamp
+from tidelog.log.read.reading import read
+from tidelog.log.state import LogView
+from tidelog.scanning.partitions import Partition, find_partitions
+from tidelog.scanning.views import view_at_rest
+from tidelog.types import FetchIsolation
+
+__all__ = ["Questions", "answer", "one_partition"]
+
+Answer = dict[str, Any]
+
+_ALL_BYTES = (1 << 31) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """What is asked."""
+
+    offsets: Sequence[int] = ()
+    timestamps: Sequence[int] = ()
+    committed_from: Sequence[int] = ()
+
+
+def one_partition(path: str | Path) -> Partition:
+    """The partition in a directory or at a URL; UsageError where it holds none, or several."""
+    found = find_partitions(path)
+    if len(found) != 1 or not found[0].is_named:
+        raise UsageError(f"{path} is not a partition directory, <topic>-<partition>; name one of those in it")
+    if not found[0].segments:
+        raise UsageError(f"{path} holds no segment")
+    return found[0]
+
+
+def answer(path: Path, questions: Questions, output: Output) -> None:
+    """Answer the questions, in the order of the options in the help."""
+    view = view_at_rest(one_partition(path))
+    if not (questions.offsets or questions.timestamps or questions.committed_from):
+        _show(output, [_overview(view)])
+        _show(output, [{"last_stable_offset": view.offsets.last_stable_offset}])
+    _show(output, (_find_offset(view, offset) for offset in questions.offsets))
+    _show(output, (_find_timestamp(view, timestamp) for timestamp in questions.timestamps))
+    _show(output, (_find_aborted(view, offset) for offset in questions.committed_from))
+
+
+def _overview(view: LogView) -> Answer:
+    return {
+        "log_start_offset": view.offsets.log_start,
+        "log_end_offset": view.offsets.log_end.message_offset,
+        "segments": len(view.segments),
+        "size": view.segments.size_in_bytes,
+    }
+
+
+def _find_offset(view: LogView, offset: int) -> Answer:
+    segment = view.segments.floor(offset)
+    if segment is None or not view.offsets.log_start <= offset <= view.offsets.log_end.message_offset:
+        raise OffsetOutOfRangeError(
+            f"offset {offset} is not in the log, which has [{view.offsets.log_start}, "
+            f"{view.offsets.log_end.message_offset}]"
+        )
+    entry = segment.offset_index.lookup(offset)
+    batch = segment.translate_offset(offset)
+    return {
+        "offset": offset,
+        "segment": segment.base_offset,
+        "index_offset": entry.offset,
+        "index_position": entry.position,
+        "batch_offset": None if batch is None else batch.offset,
+        "batch_position": None if batch is None else batch.position,
+    }
+
+
+def _find_timestamp(view: LogView, timestamp: int) -> Answer:
+    found = offset_for_timestamp(view, timestamp)
+    told = None if found is None else {"timestamp": found.timestamp, "offset": found.offset}
+    return {"timestamp": timestamp, "found": told}
+
+
+def _find_aborted(view: LogView, offset: int) -> Answer:
+    fetched = read(view, offset, _ALL_BYTES, FetchIsolation.TXN_COMMITTED)
+    aborted = fetched.aborted_transactions or ()
+    return {"committed_from": offset, "aborted": [[txn.producer_id, txn.first_offset] for txn in aborted]}
+
+
+def _show(output: Output, answers: Iterable[Answer]) -> None:
+    """JSON lines for machines, a table for people."""
+    if output.json:
+        for one in answers:
+            output.write(json.dumps(one, separators=(",", ":")).encode() + b"\n")
+        return
+    rows = iter(answers)
+    first = next(rows, None)
+    if first is not None:
+        columns = [Column(name, name.replace("_", " "), right=True) for name in _cells(first)]
+        output.table(columns, _table(first, rows))
+
+
+def _table(first: Answer, rest: Iterator[Answer]) -> Iterator[Sequence[Cell]]:
+    yield list(_cells(first).values())
+    for one in rest:
+        yield list(_cells(one).values())
+
+
+def _cells(one: Answer) -> dict[str, Cell]:
+    """An answer without what is nested in it."""
+    cells: dict[str, Cell] = {}
+    for name, value in one.items():
+        if name == "found":
+            cells["found_timestamp"] = None if value is None else value["timestamp"]
+            cells["found_offset"] = None if value is None else value["offset"]
+        elif name == "aborted":
+            cells[name] = " ".join(f"{producer}@{offset}" for producer, offset in value) or None
+        else:
+            cells[name] = value
+    return cells

@@ -1,0 +1,167 @@
+"""What `cat`, `tail` and `search` read: partitions -> ranges of offsets -> record batches that pass a filter.
+
+Control records are left out. The last N records of a partition are found from its end on: a stretch of N
+offsets is read, and one twice as long as long as records are lacking (cleaning and markers leave gaps).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from tidelog.cli.errors import UsageError
+from tidelog.cli.options.filters import RecordFilter
+from tidelog.cli.render.units import parse_time
+from tidelog.errors import CorruptRecordError, OffsetOutOfRangeError
+from tidelog.records.schema import Projection
+from tidelog.scanning import run_task
+from tidelog.scanning.partitions import Partition, find_partitions
+from tidelog.scanning.ranges import OffsetRange, plan_range
+from tidelog.scanning.stability import log_end_offset, stable_offset
+from tidelog.scanning.tasks import ScanTask
+from tidelog.scanning.timestamps import offset_for_timestamp
+
+__all__ = ["Bounds", "Selection", "last_records", "read_tasks", "select"]
+
+_NEEDED = ("key", "value")
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """From where to where: offsets, or times as people write them; the end is not included."""
+
+    start_offset: int | None = None
+    start_time: str | None = None
+    end_offset: int | None = None
+    end_time: str | None = None
+
+    def __post_init__(self) -> None:
+        """One of each at most."""
+        if None not in (self.start_offset, self.start_time) or None not in (self.end_offset, self.end_time):
+            raise UsageError("an offset and a time were given for the same end: choose one")
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What is to be read of each partition."""
+
+    ranges: Sequence[OffsetRange]
+    committed_only: bool = False
+    wanted: RecordFilter = field(default_factory=RecordFilter)
+    faults: Sequence[CorruptRecordError] = ()
+    """Damage at the end of logs that were to be read to their end: reading stops before it."""
+    find: Callable[[], list[Partition]] = list
+    """The partitions that it stands for, looked for again."""
+
+    def complain(self) -> None:
+        """Raise the first fault, once all that comes before it has been shown."""
+        if self.faults:
+            raise self.faults[0]
+
+    def tasks(self) -> list[ScanTask]:
+        """The tasks that read all of it, in order."""
+        return [task for one in self.ranges for task in self.plan(one)]
+
+    def plan(self, wanted: OffsetRange) -> list[ScanTask]:
+        """The tasks that read a range."""
+        return plan_range(wanted, committed_only=self.committed_only, with_control=False)
+
+
+def select(
+    paths: Sequence[str],
+    *,
+    topics: Sequence[str] | None = None,
+    partitions: Sequence[int] | None = None,
+    bounds: Bounds | None = None,
+    committed_only: bool = False,
+    wanted: RecordFilter | None = None,
+) -> Selection:
+    """Find the partitions and their ranges. Raises UsageError for an offset that a lone partition lacks."""
+    bounds = bounds or Bounds()
+    now_ms = time.time_ns() // 1_000_000
+    start_ms = None if bounds.start_time is None else parse_time(bounds.start_time, now_ms)
+    end_ms = None if bounds.end_time is None else parse_time(bounds.end_time, now_ms)
+
+    def find() -> list[Partition]:
+        return [
+            one
+            for one in find_partitions(list(paths), topics or None)
+            if not partitions or one.topic_partition.partition in partitions
+        ]
+
+    found = find()
+    if not found:
+        raise UsageError(f"no partition {', '.join(map(str, partitions or ()))} under {', '.join(paths)}")
+    ranges, faults = [], []
+    for one in found:
+        log_end, fault = _log_end(one)
+        end = stable_offset(one, log_end) if committed_only else log_end
+        start = _offset(one, bounds.start_offset, start_ms, one.log_start_offset, log_end)
+        if len(found) == 1 and not one.log_start_offset <= start <= log_end:
+            raise OffsetOutOfRangeError(
+                f"offset {start} is not in {one.topic_partition}, which has "
+                f"[{one.log_start_offset}, {log_end}]"
+            )
+        stop = min(_offset(one, bounds.end_offset, end_ms, end, log_end), end)
+        ranges.append(OffsetRange(one, max(start, one.log_start_offset), stop))
+        if fault is not None and stop == end:
+            faults.append(fault)
+    return Selection(ranges, committed_only, wanted or RecordFilter(), faults, find)
+
+
+def _log_end(partition: Partition) -> tuple[int, CorruptRecordError | None]:
+    """Where the log ends, or where damage ends it."""
+    try:
+        return log_end_offset(partition), None
+    except CorruptRecordError as error:
+        return log_end_offset(partition, damage_ends_it=True), error
+
+
+def _offset(partition: Partition, offset: int | None, time_ms: int | None, default: int, log_end: int) -> int:
+    if offset is not None:
+        return offset
+    if time_ms is None:
+        return default
+    found = offset_for_timestamp(partition, time_ms)
+    return log_end if found is None else found.offset
+
+
+def read_tasks(
+    tasks: Sequence[ScanTask],
+    columns: Sequence[str],
+    wanted: RecordFilter,
+    advance: Callable[[int], None] | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """The records of tasks that pass the filter; `advance` is told the bytes of each task that is done."""
+    projection = Projection.of(columns)
+    for task in tasks:
+        for batch in run_task(task, projection):
+            kept = wanted.apply(batch)
+            if kept.num_rows:
+                yield kept
+        if advance is not None:
+            advance(task.size)
+
+
+def last_records(
+    selection: Selection, one: OffsetRange, count: int, columns: Sequence[str]
+) -> list[pa.RecordBatch]:
+    """The last `count` records of a range that pass the filter."""
+    width = count
+    while True:
+        start = max(one.end - width, one.start)
+        tasks = selection.plan(OffsetRange(one.partition, start, one.end))
+        found: list[pa.RecordBatch] = []
+        for batch in read_tasks(tasks, columns, selection.wanted):
+            found.append(batch)
+            while found and sum(b.num_rows for b in found[1:]) >= count:
+                found.pop(0)
+        rows = sum(batch.num_rows for batch in found)
+        if rows >= count or start == one.start:
+            if rows > count:
+                found[0] = found[0].slice(rows - count)
+            return found
+        width *= 4

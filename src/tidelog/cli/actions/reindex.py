@@ -1,0 +1,83 @@
+"""What `reindex` does with a root or a partition, told through the output."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from tidelog.cli.actions.checks import existing_directory, log_bytes, parse_settings
+from tidelog.cli.errors import FOUND_WRONG
+from tidelog.cli.render.output import Cell, Column, Output
+from tidelog.cli.render.spark_progress import Reporter
+from tidelog.manager.upkeep.reindexing import Reindexed, reindex
+from tidelog.storage import LOCAL
+
+__all__ = ["reindex_path"]
+
+_COLUMNS = (
+    Column("log", "LOG"),
+    Column("indexes", "INDEXES"),
+    Column("cause", "CAUSE", optional=True),
+    Column("error", "ERROR"),
+)
+
+
+def reindex_path(
+    path: Path,
+    output: Output,
+    *,
+    everything: bool,
+    dry_run: bool,
+    settings: Sequence[str],
+    master: str | None,
+) -> int:
+    """Rebuild the indexes of a root or partition; the exit code."""
+    directory, config = existing_directory(path), parse_settings(settings)
+    done: list[Reindexed] = []
+
+    def rows() -> Iterator[Sequence[Cell]]:
+        for one in _reindexed(directory, output, everything, dry_run, config, master):
+            done.append(one)
+            yield one.file, " ".join(one.indexes), one.cause, one.error
+
+    output.table(_COLUMNS, rows())
+    files = sum(len(one.indexes) for one in done)
+    damaged = sum(one.error is not None for one in done)
+    what = "would be replaced" if dry_run else "replaced"
+    output.say(f"{files} index files {what}" + (f"; {damaged} logs are damaged" if damaged else ""))
+    return FOUND_WRONG if damaged or (dry_run and not everything and files) else 0
+
+
+def _reindexed(
+    directory: str,
+    output: Output,
+    everything: bool,
+    dry_run: bool,
+    config: Mapping[str, str],
+    master: str | None,
+) -> Iterator[Reindexed]:
+    """What was done, as it is done."""
+    if master is not None:
+        from tidelog.spark import quiet_session
+        from tidelog.spark.reindexing import rebuild
+
+        with quiet_session(master) as session, ExitStack() as stack:
+            yield from rebuild(
+                session,
+                directory,
+                everything=everything,
+                dry_run=dry_run,
+                settings=config,
+                report=Reporter(output, stack, "reindexing"),
+            )
+        return
+    with output.progress(log_bytes(directory), "reindexing") as progress:
+        yield from reindex(
+            LOCAL,
+            directory,
+            everything=everything,
+            dry_run=dry_run,
+            settings=config,
+            advance=progress.advance,
+        )

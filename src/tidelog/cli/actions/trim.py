@@ -1,0 +1,114 @@
+"""Which partitions of a root to trim, up to where, and what became of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidelog.cli.actions.checks import check_root, existing_directory
+from tidelog.cli.actions.loading import opened_root
+from tidelog.cli.actions.spark_upkeep import trim_on_spark
+from tidelog.cli.errors import UsageError
+from tidelog.cli.render.output import Cell, Column, Output
+from tidelog.cli.render.units import parse_time
+from tidelog.manager import Partition, Store
+from tidelog.manager.upkeep.recovery import is_partition
+from tidelog.manager.upkeep.trimming import Trim, plan_trim, trim
+from tidelog.scanning.partitions import find_partitions
+from tidelog.storage import LOCAL
+from tidelog.storage.names import CLUSTER_METADATA_TOPIC, parse_partition_directory
+
+__all__ = ["Selection", "trim_path"]
+
+_COLUMNS = (
+    Column("partition", "PARTITION"),
+    Column("log_start_offset", "START", right=True),
+    Column("new_log_start_offset", "NEW START", right=True),
+    Column("segments", "SEGMENTS", right=True),
+    Column("size_bytes", "BYTES", right=True),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Some partitions of a root."""
+
+    root: str
+    topic: str | None
+    partition: int | None
+
+    @classmethod
+    def of(cls, path: Path, topic: str | None, partition: int | None) -> Selection:
+        """What a command was told; UsageError where that does not fit."""
+        directory = existing_directory(path)
+        if is_partition(LOCAL, directory):
+            if topic is not None or partition is not None:
+                raise UsageError(f"{directory} is one partition: --topic and --partition are for roots")
+            found = parse_partition_directory(Path(directory).name).topic_partition
+            directory, topic, partition = str(Path(directory).parent), found.topic, found.partition
+        if partition is not None and topic is None:
+            raise UsageError("--partition is of a --topic: name it too")
+        check_root(directory)
+        return cls(directory, topic, partition)
+
+    def partitions(self, store: Store) -> Iterator[Partition]:
+        """Those that are selected."""
+        if self.topic is not None and self.partition is not None:
+            yield store.partition(self.topic, self.partition)
+        elif self.topic is not None:
+            yield from store.topic(self.topic)
+        else:
+            yield from store
+
+
+def trim_path(
+    selection: Selection,
+    before: int | None,
+    before_time: str | None,
+    output: Output,
+    *,
+    dry_run: bool,
+    master: str | None = None,
+) -> None:
+    """Trim what is selected, with Spark if a master is given, or show what would go."""
+    if (before is None) == (before_time is None):
+        raise UsageError("say up to where: --before OFFSET or --before-time TIME")
+    now_ms = time.time_ns() // 1_000_000
+    moment = None if before_time is None else parse_time(before_time, now_ms)
+    if before is not None and selection.partition is None:
+        raise UsageError("--before is an offset of one partition: name it with --topic and --partition")
+    if master is not None:
+        if moment is None or selection.partition is not None:
+            raise UsageError("--spark is for whole roots and topics: say up to where with --before-time")
+        root, topic = selection.root, selection.topic
+        trims = trim_on_spark(root, master, topic=topic, before_ms=moment, dry_run=dry_run)
+    elif dry_run:
+        trims = _planned(selection, before, moment)
+    else:
+        trims = _trimmed(selection, before, moment, output)
+    done: list[Trim] = []
+
+    def rows() -> Iterator[Sequence[Cell]]:
+        for one in trims:
+            done.append(one)
+            start, new_start = one.log_start_offset, one.new_log_start_offset
+            yield str(one.partition), start, new_start, one.segments, one.size_bytes
+
+    output.table(_COLUMNS, rows())
+    segments, size = sum(one.segments for one in done), sum(one.size_bytes for one in done)
+    output.say(f"{segments} segments {'would go' if dry_run else 'are deleted'}, {size} bytes")
+
+
+def _planned(selection: Selection, before: int | None, moment: int | None) -> Iterator[Trim]:
+    for partition in find_partitions(selection.root, None if selection.topic is None else {selection.topic}):
+        name = partition.topic_partition
+        if name.topic != CLUSTER_METADATA_TOPIC and selection.partition in (None, name.partition):
+            yield plan_trim(partition, before_offset=before, before_ms=moment)
+
+
+def _trimmed(selection: Selection, before: int | None, moment: int | None, output: Output) -> Iterator[Trim]:
+    with opened_root(selection.root, output) as store:
+        for partition in list(selection.partitions(store)):
+            yield trim(partition, before_offset=before, before_ms=moment)

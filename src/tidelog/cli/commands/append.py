@@ -1,0 +1,109 @@
+"""`tidelog append`: records from a file or a pipe into a topic."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidelog.cli.app import Debug, Json, app
+
+__all__ = ["append"]
+
+Place = Annotated[
+    Path, typer.Argument(help="A root (log.dirs) or one partition's directory.", show_default=False)
+]
+Topic = Annotated[
+    str | None,
+    typer.Option("--topic", metavar="NAME", help="Where to append to, in a root.", show_default=False),
+]
+Partition = Annotated[
+    int | None,
+    typer.Option(
+        "--partition",
+        min=0,
+        help="Append to this one; else each record's key decides, as with Kafka's producer.",
+        show_default=False,
+    ),
+]
+Create = Annotated[
+    int | None,
+    typer.Option(
+        "--create",
+        metavar="N",
+        min=1,
+        help="Make the topic, with so many partitions, if it is not there; also the root.",
+        show_default=False,
+    ),
+]
+File = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="[FILE]", help="What to append; standard input if there is none.", show_default=False
+    ),
+]
+Format = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        metavar="HOW",
+        help="lines (a value each), json (objects with key, value, headers, timestamp) or parquet.",
+    ),
+]
+KeySeparator = Annotated[
+    str | None,
+    typer.Option("--key-separator", metavar="TEXT", help="Lines have a key before this.", show_default=False),
+]
+Base64 = Annotated[
+    bool, typer.Option("--base64", help="Payloads in JSON are base64, as dump --json prints them.")
+]
+CodecName = Annotated[
+    str | None,
+    typer.Option(
+        "--codec",
+        metavar="NAME",
+        help="Compress with gzip, snappy, lz4 or zstd; the topic's compression.type counts first.",
+        show_default=False,
+    ),
+]
+Sync = Annotated[
+    bool, typer.Option("--sync", help="Have everything on the disk block by block, not only at the end.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only read the input and count.")]
+
+
+@app.command()
+def append(
+    path: Place,
+    file: File = None,
+    topic: Topic = None,
+    partition: Partition = None,
+    create: Create = None,
+    format: Format = "lines",
+    key_separator: KeySeparator = None,
+    base64: Base64 = False,
+    codec: CodecName = None,
+    sync: Sync = False,
+    dry_run: DryRun = False,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Append records from lines, JSON lines or Parquet.
+
+    No broker may be running on the root. Input that cannot be read ends the command; the blocks before it
+    are appended then, and counted.
+    """
+    from tidelog.cli.actions.append import Destination, append_records, parse_codec
+    from tidelog.cli.actions.inputs import InputOptions
+    from tidelog.cli.render.output import make_output
+
+    append_records(
+        Destination.of(path, topic, partition, create),
+        file,
+        InputOptions(format, key_separator, base64),
+        make_output(json=json),
+        codec=parse_codec(codec),
+        sync=sync,
+        dry_run=dry_run,
+    )

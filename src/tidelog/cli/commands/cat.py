@@ -1,0 +1,48 @@
+"""`tidelog cat`: the records of partitions, from where to where one wants."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tidelog.cli.app import Debug, Json, app
+from tidelog.cli.options.reading import Form, Limit, Spread, Wanted, grouped
+
+__all__ = ["cat"]
+
+Last = Annotated[
+    int | None,
+    typer.Option(
+        "--last", metavar="N", min=0, help="The last so many of each partition.", show_default=False
+    ),
+]
+
+
+@app.command()
+@grouped
+def cat(
+    wanted: Wanted,
+    spread: Spread,
+    form: Form,
+    limit: Limit = None,
+    last: Last = None,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Print records: a value a line, or JSON (--json), or hex (--format hex).
+
+    Partitions come one after the other. Files are only read, also while a broker writes to them.
+    """
+    if limit is not None and last is not None:
+        raise typer.BadParameter("choose --limit or --last")
+
+    from tidelog.cli.actions.cat import show_last, show_selection
+    from tidelog.cli.render.output import make_output
+
+    out = make_output(json=json)
+    lines = form.lines(out)
+    selection = wanted.select(spread.bounds())
+    if last is not None:
+        raise typer.Exit(show_last(selection, lines, out, last, go_on=False))
+    raise typer.Exit(show_selection(selection, lines, out, limit))

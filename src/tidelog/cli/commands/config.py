@@ -1,0 +1,56 @@
+"""`tidelog config`: what topics are configured with, and changes to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidelog.cli.app import Debug, Json, app
+
+__all__ = ["config"]
+
+
+@app.command()
+def config(
+    root: Annotated[
+        Path | None, typer.Argument(metavar="[ROOT]", help="A root (log.dirs).", show_default=False)
+    ] = None,
+    topic: Annotated[
+        str | None, typer.Option("--topic", metavar="NAME", help="Only this topic.", show_default=False)
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Set a key of the topic.", show_default=False),
+    ] = None,
+    unset: Annotated[
+        list[str] | None,
+        typer.Option("--unset", metavar="KEY", help="Go back to the default of a key.", show_default=False),
+    ] = None,
+    all_: Annotated[bool, typer.Option("--all", help="Show defaults too, not only what is set.")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="Show every key there is; needs no root.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Show or change the configuration of topics, under Kafka's keys.
+
+    Changes are kept where a broker looks for them. No broker may be running on the root then.
+    """
+    from tidelog.cli.actions.config import change, list_keys, show
+    from tidelog.cli.errors import UsageError
+    from tidelog.cli.render.output import make_output
+
+    output = make_output(json=json)
+    if list_:
+        list_keys(output)
+        return
+    if root is None:
+        raise UsageError("name a root (log.dirs), or ask for all keys with --list")
+    if not (set_ or unset):
+        show(root, topic, output, defaults=all_)
+        return
+    if topic is None:
+        raise UsageError("--set and --unset are of one topic: name it with --topic")
+    change(root, topic, set_ or [], unset or [], output, dry_run=dry_run)

@@ -1,0 +1,52 @@
+"""`tidelog copy`: append a partition's batches, as they are, to a new one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidelog.cli.app import Debug, Json, app
+
+__all__ = ["copy"]
+
+
+@app.command()
+def copy(
+    source: Annotated[
+        Path,
+        typer.Argument(metavar="SRC_PARTITION", help="A directory <topic>-<partition>.", show_default=False),
+    ],
+    target: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DST_PARTITION", help="A new directory <topic>-<partition>.", show_default=False
+        ),
+    ],
+    config: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--config",
+            metavar="KEY=VALUE",
+            help="A topic config of the copy, as in Kafka.",
+            show_default=False,
+        ),
+    ] = None,
+    roll_by_config: Annotated[
+        bool,
+        typer.Option(
+            "--roll-by-config", help="Begin segments where the config says, not where the source does."
+        ),
+    ] = False,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Copy a partition as a follower does: every batch is checked and appended, indexes are made anew.
+
+    The source is only read. Segments begin where they do in the source.
+    """
+    from tidelog.cli.actions.copy import copy_partition
+    from tidelog.cli.render.output import make_output
+
+    copy_partition(source, target, config or [], make_output(json=json), roll_by_config=roll_by_config)

@@ -1,0 +1,131 @@
+"""`tidelog dump`: what is in Kafka's files, in the words of kafka-dump-log or as JSON lines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidelog.cli.app import Debug, Json, app, report
+from tidelog.cli.options.reading import AvroSchema
+
+__all__ = ["dump"]
+
+Files = Annotated[
+    list[Path] | None,
+    typer.Argument(metavar="FILE", help="Files of any kind, or partition directories.", show_default=False),
+]
+MoreFiles = Annotated[
+    str | None,
+    typer.Option(
+        "--files", metavar="FILE,FILE", help="More files, as kafka-dump-log has them.", show_default=False
+    ),
+]
+Deep = Annotated[
+    bool, typer.Option("--deep", "--deep-iteration", help="Show each record, not only each batch.")
+]
+PrintDataLog = Annotated[
+    bool, typer.Option("--print-data-log", help="Show keys and payloads too; implies --deep.")
+]
+Decode = Annotated[
+    str | None,
+    typer.Option(
+        "--decode",
+        metavar="HOW",
+        help="Show payloads decoded: string, json, avro, consumer-offsets, transaction-state, "
+        "share-group-state or cluster-metadata; implies --deep.",
+        show_default=False,
+    ),
+]
+AvroKeySchema = Annotated[
+    Path | None,
+    typer.Option(
+        "--avro-key-schema", metavar="FILE", help="Of keys; else they are text.", show_default=False
+    ),
+]
+OffsetsDecoder = Annotated[
+    bool, typer.Option("--offsets-decoder", help="--decode consumer-offsets, by kafka-dump-log's name.")
+]
+TransactionsDecoder = Annotated[bool, typer.Option("--transaction-log-decoder", hidden=True)]
+MetadataDecoder = Annotated[bool, typer.Option("--cluster-metadata-decoder", hidden=True)]
+SharesDecoder = Annotated[bool, typer.Option("--share-group-state-decoder", hidden=True)]
+SkipMetadata = Annotated[
+    bool, typer.Option("--skip-record-metadata", help="Of records, show only key and payload.")
+]
+VerifyIndexOnly = Annotated[
+    bool, typer.Option("--verify-index-only", help="Compare indexes with their logs; show no entries.")
+]
+IndexSanityCheck = Annotated[
+    bool, typer.Option("--index-sanity-check", help="Look only whether indexes are sound in themselves.")
+]
+MaxBytes = Annotated[
+    int | None,
+    typer.Option(
+        "--max-bytes", metavar="N", min=0, help="Read no more than this of each log.", show_default=False
+    ),
+]
+
+
+@app.command()
+def dump(
+    ctx: typer.Context,
+    files: Files = None,
+    more_files: MoreFiles = None,
+    deep: Deep = False,
+    print_data_log: PrintDataLog = False,
+    decode: Decode = None,
+    avro_schema: AvroSchema = None,
+    avro_key_schema: AvroKeySchema = None,
+    offsets: OffsetsDecoder = False,
+    transactions: TransactionsDecoder = False,
+    metadata: MetadataDecoder = False,
+    shares: SharesDecoder = False,
+    skip_record_metadata: SkipMetadata = False,
+    verify_index_only: VerifyIndexOnly = False,
+    index_sanity_check: IndexSanityCheck = False,
+    max_bytes: MaxBytes = None,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Show what is in files of any kind: logs, indexes, snapshots, checkpoints, properties.
+
+    Of a log the batches are shown, with --deep the records; every checksum is checked. Indexes are compared
+    with their log. At damage the file is left with an error and the next one is read; the exit code is
+    then 1. JSON lines of records have keys, values and header values in base64, unless they are decoded.
+    """
+    paths = [*(files or ()), *(Path(name.strip()) for name in (more_files or "").split(",") if name.strip())]
+    if not paths:
+        raise typer.BadParameter("name a file, or a partition's directory")
+    aliases = {
+        "consumer-offsets": offsets,
+        "transaction-state": transactions,
+        "cluster-metadata": metadata,
+        "share-group-state": shares,
+    }
+    how = _decoder_name(decode, aliases)
+    if how is None and print_data_log and skip_record_metadata:
+        how = "string"
+
+    from tidelog.cli.actions.dump import DumpStyle, dump_files
+    from tidelog.cli.decoding import make_decoder
+    from tidelog.cli.render.lines import LineStyle
+    from tidelog.cli.render.output import make_output
+
+    decoder = make_decoder(how, avro_schema=avro_schema, avro_key_schema=avro_key_schema) if how else None
+    if how == "string" and not json and not skip_record_metadata:
+        decoder, print_data_log = None, True  # the line kernel writes such text itself
+    is_deep = deep or print_data_log or decoder is not None
+    lines = LineStyle(json, is_deep, print_data_log, skip_record_metadata)
+    style = DumpStyle(lines, decoder, index_sanity_check, verify_index_only, max_bytes)
+    raise typer.Exit(dump_files(paths, style, make_output(json=json), partial(report, ctx)))
+
+
+def _decoder_name(decode: str | None, aliases: Mapping[str, bool]) -> str | None:
+    """The decoder that was asked for, by either name."""
+    chosen = [name for name in [decode, *(name for name, is_on in aliases.items() if is_on)] if name]
+    if len(chosen) > 1:
+        raise typer.BadParameter(f"choose one decoder, not {' and '.join(chosen)}")
+    return chosen[0] if chosen else None

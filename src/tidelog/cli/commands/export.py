@@ -1,0 +1,108 @@
+"""`tidelog export`: topics to Parquet files, from where the last export ended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tidelog.cli.app import Debug, Json, app
+
+if TYPE_CHECKING:
+    from tidelog.cli.render.output import Output
+
+__all__ = ["export"]
+
+
+@app.command()
+def export(
+    paths: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PATH...", help="Root or partition directories, globs, or URLs.", show_default=False
+        ),
+    ],
+    to: Annotated[str, typer.Option("--to", metavar="DIR", help="Where to export to.", show_default=False)],
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", metavar="NAME", help="Only this topic.", show_default=False),
+    ] = None,
+    values: Annotated[
+        str, typer.Option("--values", metavar="FORMAT", help="What values are: bytes, string or json.")
+    ] = "bytes",
+    schema: Annotated[
+        str | None,
+        typer.Option(
+            "--schema",
+            metavar="DDL",
+            help="Of JSON values, such as 'id BIGINT, name STRING'; else inferred.",
+            show_default=False,
+        ),
+    ] = None,
+    isolation: Annotated[
+        str, typer.Option("--isolation", metavar="LEVEL", help="read_committed or read_uncommitted.")
+    ] = "read_committed",
+    headers: Annotated[bool, typer.Option(help="Whether to export headers.")] = True,
+    batch_facts: Annotated[bool, typer.Option(help="Whether to export facts of the batches.")] = False,
+    file_mb: Annotated[
+        int, typer.Option("--file-mb", metavar="N", help="Size of a file in megabytes, about.", min=1)
+    ] = 128,
+    skip_damage: Annotated[
+        bool, typer.Option("--skip-damage", help="Go on without what is damaged or gone.")
+    ] = False,
+    spark: Annotated[str, typer.Option("--spark", metavar="MASTER", help="Spark's master.")] = "local[*]",
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Export topics to Parquet under DIR/topic=/partition=/date=, incrementally and exactly once.
+
+    A run goes on where the last one ended; a run that fails or is killed adds nothing that the next one does
+    not complete. With a cluster as MASTER, DIR and PATH are to be reached from all its workers.
+    """
+    from contextlib import ExitStack
+
+    from tidelog.cli.render.output import make_output
+    from tidelog.cli.render.spark_progress import Reporter
+    from tidelog.spark import ParquetSettings, quiet_session
+    from tidelog.spark import export as run_export
+
+    output = make_output(json=json)
+    with quiet_session(spark) as session, ExitStack() as stack:
+        rows = run_export(
+            session,
+            paths,
+            to,
+            topics=topic or None,
+            value_format=values,
+            schema=schema,
+            isolation=isolation,
+            include_headers=headers,
+            include_batch_facts=batch_facts,
+            fail_on_data_loss=not skip_damage,
+            settings=ParquetSettings(file_bytes=file_mb << 20),
+            report=Reporter(output, stack, "exporting"),
+        ).toArrow()
+    _show(output, rows.to_pylist())
+
+
+def _show(output: Output, rows: list[dict[str, Any]]) -> None:
+    from tidelog.cli.render.output import Column
+
+    partitions: dict[tuple[str, int], dict[str, Any]] = {}
+    for row in rows:
+        total = partitions.setdefault((row["topic"], row["partition"]), {"files": 0})
+        total["files"] += len(row["files"])
+        for name in ("records", "bytes_read", "bytes_written", "invalid_values", "bytes_skipped"):
+            total[name] = total.get(name, 0) + row[name]
+        if row["records"]:
+            total["first_offset"] = min(total.get("first_offset", row["first_offset"]), row["first_offset"])
+            total["last_offset"] = max(total.get("last_offset", row["last_offset"]), row["last_offset"])
+    names = ["first_offset", "last_offset", "records", "files", "bytes_read", "bytes_written"]
+    names += ["invalid_values", "bytes_skipped"]
+    columns = [Column("topic", "topic"), Column("partition", "partition", right=True)]
+    columns += [Column(name, name.replace("_", " "), right=True) for name in names]
+    if not partitions:
+        output.say("nothing new to export")
+    output.table(
+        columns, ([*place, *(found.get(n) for n in names)] for place, found in sorted(partitions.items()))
+    )

@@ -1,0 +1,121 @@
+"""`tidelog ingest`: files that Spark reads into topics, from where the last run ended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tidelog.cli.app import Debug, Json, app
+
+if TYPE_CHECKING:
+    from tidelog.cli.render.output import Output
+
+__all__ = ["ingest"]
+
+
+@app.command()
+def ingest(
+    source: Annotated[
+        str, typer.Argument(metavar="SRC", help="Files, a directory, a glob or a URL.", show_default=False)
+    ],
+    root: Annotated[
+        str, typer.Argument(metavar="ROOT", help="The root directory (log.dirs).", show_default=False)
+    ],
+    format_name: Annotated[
+        str,
+        typer.Option(
+            "--format", metavar="NAME", help="What SRC is: parquet, json, csv, ...", show_default=False
+        ),
+    ],
+    topic: Annotated[
+        str | None,
+        typer.Option("--topic", metavar="NAME", help="The topic; else column topic.", show_default=False),
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option("--key", metavar="SQL", help="The key; else column key.", show_default=False),
+    ] = None,
+    value: Annotated[
+        str | None,
+        typer.Option(
+            "--value",
+            metavar="SQL",
+            help="The value; else column value, else all columns as JSON.",
+            show_default=False,
+        ),
+    ] = None,
+    timestamp: Annotated[
+        str | None,
+        typer.Option(
+            "--timestamp", metavar="SQL", help="The time; else column timestamp.", show_default=False
+        ),
+    ] = None,
+    partitions: Annotated[
+        int | None,
+        typer.Option(
+            "--partitions", metavar="N", help="Partitions of a topic that is made.", min=1, show_default=False
+        ),
+    ] = None,
+    config: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--config",
+            metavar="KEY=VALUE",
+            help="A config of a topic that is made, such as retention.ms=-1.",
+            show_default=False,
+        ),
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option", metavar="KEY=VALUE", help="An option of Spark's reader.", show_default=False
+        ),
+    ] = None,
+    compression: Annotated[
+        str, typer.Option("--compression", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd.")
+    ] = "none",
+    name: Annotated[
+        str | None,
+        typer.Option("--name", metavar="NAME", help="Whose progress this is.", show_default=False),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be written.")] = False,
+    spark: Annotated[str, typer.Option("--spark", metavar="MASTER", help="Spark's master.")] = "local[*]",
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Write files into topics, exactly once: a run goes on where the last one ended or was killed."""
+    from tidelog.cli.actions.checks import parse_settings
+    from tidelog.cli.render.output import make_output
+    from tidelog.spark import Columns, FileSource, quiet_session
+    from tidelog.spark import ingest as run_ingest
+    from tidelog.spark.ingesting import preview
+
+    output = make_output(json=json)
+    columns = Columns(value=value, key=key, timestamp=timestamp)
+    files = FileSource(format_name, source, parse_settings(option or []))
+    options: dict[str, Any] = {**parse_settings(config or []), "kafka.compression.type": compression}
+    if partitions is not None:
+        options["partitions"] = partitions
+    with quiet_session(spark) as session:
+        if dry_run:
+            rows = preview(session, files, root, topic=topic, columns=columns, options=options)
+        else:
+            found = run_ingest(session, files, root, topic=topic, columns=columns, name=name, options=options)
+            rows = found.toArrow().to_pylist()
+    _show(output, rows, dry_run)
+
+
+def _show(output: Output, rows: list[dict[str, Any]], dry_run: bool) -> None:
+    from tidelog.cli.render.output import Column
+
+    if not rows:
+        output.say("nothing new to ingest")
+    if dry_run:
+        names = ["topic", "records"]
+    else:
+        names = ["topic", "partition", "first_offset", "last_offset", "records"]
+    output.table(
+        [Column(name, name.replace("_", " "), right=name != "topic") for name in names],
+        ([row[name] for name in names] for row in rows),
+    )

@@ -1,0 +1,48 @@
+"""`tidelog ls`: which roots, topics and partitions there are, at a glance."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tidelog.cli.app import Debug, Json, app
+
+__all__ = ["ls"]
+
+
+@app.command()
+def ls(
+    paths: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="PATH",
+            help="Roots (log.dirs) or partition directories, globs, or URLs; else the current directory.",
+            show_default=False,
+        ),
+    ] = None,
+    topics: Annotated[bool, typer.Option("--topics", "-t", help="A line per topic.")] = False,
+    roots: Annotated[bool, typer.Option("--roots", "-r", help="A line per root.")] = False,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", metavar="NAME", help="Only this topic.", show_default=False),
+    ] = None,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """List partitions: size, segments, offsets, time span, codec, health.
+
+    Directories that wait to be deleted, copies of moves under way and strays are listed with that as their
+    state.
+
+    Only names, index ends and the last batches are looked at, so that thousands of partitions take seconds;
+    verify looks at everything. The exit code is 1 if a partition is seen to be damaged.
+    """
+    if topics and roots:
+        raise typer.BadParameter("choose --topics or --roots")
+
+    from tidelog.cli.actions.ls import Grouping, list_paths
+    from tidelog.cli.render.output import make_output
+
+    grouping = Grouping.TOPICS if topics else Grouping.ROOTS if roots else Grouping.PARTITIONS
+    raise typer.Exit(list_paths(paths or ["."], topic, grouping, make_output(json=json)))

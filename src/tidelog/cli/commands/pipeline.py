@@ -1,0 +1,65 @@
+"""`tidelog pipeline`: jobs one after the other, as a file says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidelog.cli.app import Debug, Json, app
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["pipeline"]
+
+
+@app.command()
+def pipeline(
+    config: Annotated[
+        Path, typer.Argument(metavar="CONFIG.yaml", help="What to run, on which root.", show_default=False)
+    ],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only check the file and show which steps would run.")
+    ] = False,
+    spark: Annotated[
+        str | None,
+        typer.Option("--spark", metavar="MASTER", help="Spark's master.", show_default=False),
+    ] = None,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Ingest, verify, compact and export: each step is skipped if it is done already, one report at the end.
+
+    The file is checked as a whole before anything starts. A step that fails ends the run; the next run goes
+    on there.
+    """
+    from contextlib import ExitStack
+
+    from tidelog.cli.errors import FOUND_WRONG
+    from tidelog.cli.render.output import Column, make_output
+    from tidelog.spark import quiet_session
+    from tidelog.spark.pipeline import FAILED, plan_pipeline, run_pipeline
+    from tidelog.spark.pipeline_config import read_config
+
+    output = make_output(json=json)
+    wanted = read_config(config)
+    with ExitStack() as stack:
+        made: list[SparkSession] = []
+
+        def session() -> SparkSession:
+            if not made:
+                made.append(stack.enter_context(quiet_session(spark or wanted.spark)))
+            return made[0]
+
+        reports = plan_pipeline(wanted) if dry_run else run_pipeline(session, wanted)
+    columns = [
+        Column("step", "step"),
+        Column("status", "status"),
+        Column("seconds", "seconds", right=True),
+        Column("detail", "detail"),
+    ]
+    output.table(columns, ([one.step, one.status, round(one.seconds, 1), one.detail] for one in reports))
+    if any(one.status == FAILED for one in reports):
+        raise typer.Exit(FOUND_WRONG)

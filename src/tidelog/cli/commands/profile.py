@@ -1,0 +1,59 @@
+"""`tidelog profile`: what is in topics, by partition and hour."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tidelog.cli.app import Debug, Json, app
+
+__all__ = ["profile"]
+
+
+@app.command()
+def profile(
+    paths: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PATH...", help="Root or partition directories, globs, or URLs.", show_default=False
+        ),
+    ],
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", metavar="NAME", help="Only this topic.", show_default=False),
+    ] = None,
+    spark: Annotated[str, typer.Option("--spark", metavar="MASTER", help="Spark's master.")] = "local[*]",
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Count what is in topics, by partition and hour (UTC): records, bytes, keys, codecs, disorder in time.
+
+    Distinct keys are approximate, within a few percent. Batches count for the hour of their largest
+    timestamp.
+    """
+    from tidelog.cli.render.output import Column, make_output
+    from tidelog.spark import profile as run_profile
+    from tidelog.spark import quiet_session
+
+    with quiet_session(spark) as session:
+        rows = run_profile(session, paths, topics=topic or None)
+        found = rows.orderBy("topic", "partition", "hour").toArrow().to_pylist()
+    names = [name for name in found[0] if name not in ("topic", "hour")] if found else []
+    columns = [Column("topic", "topic"), Column("hour", "hour")]
+    columns += [Column(name, name.replace("_", " "), right=name != "codecs", optional=True) for name in names]
+    make_output(json=json).table(
+        columns,
+        (
+            [
+                row["topic"],
+                row["hour"].strftime("%Y-%m-%dT%H:00Z"),
+                *(_codecs(row[name]) if name == "codecs" else row[name] for name in names),
+            ]
+            for row in found
+        ),
+    )
+
+
+def _codecs(counts: list[tuple[str, int]]) -> str:
+    return " ".join(f"{codec}:{count}" for codec, count in counts)

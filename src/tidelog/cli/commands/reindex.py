@@ -1,0 +1,52 @@
+"""`tidelog reindex`: index files made anew from the log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidelog.cli.app import Debug, Json, OnSpark, app
+
+__all__ = ["reindex"]
+
+
+@app.command()
+def reindex(
+    path: Annotated[
+        Path,
+        typer.Argument(help="A root (log.dirs) or one partition's directory.", show_default=False),
+    ],
+    everything: Annotated[
+        bool, typer.Option("--all", help="Rebuild all indexes, not only missing and wrong ones.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show which would be rebuilt.")] = False,
+    config: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--config",
+            metavar="KEY=VALUE",
+            help="A topic config to use instead of the metadata's, such as index.interval.bytes=4096.",
+            show_default=False,
+        ),
+    ] = None,
+    spark: OnSpark = None,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Rebuild offset, time and transaction indexes from the log, as Kafka's recovery does.
+
+    Records are never touched, and every file is replaced whole. No broker may be running on the root. The
+    exit code is 1 if a log is damaged (its indexes then reach up to the damage), or if a dry run finds
+    indexes that are missing or wrong.
+    """
+    from tidelog.cli.actions.reindex import reindex_path
+    from tidelog.cli.render.output import make_output
+
+    output = make_output(json=json)
+    raise typer.Exit(
+        reindex_path(
+            path, output, everything=everything, dry_run=dry_run, settings=config or [], master=spark
+        )
+    )

@@ -1,0 +1,40 @@
+"""`tidelog retention`: which old segments go, and why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidelog.cli.app import Debug, Json, OnSpark, app
+
+__all__ = ["retention"]
+
+
+@app.command()
+def retention(
+    path: Annotated[
+        Path,
+        typer.Argument(help="A root (log.dirs) or one partition's directory.", show_default=False),
+    ],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would go, and why.")] = False,
+    config: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--config",
+            metavar="KEY=VALUE",
+            help="A topic config to use instead of the metadata's, such as retention.ms=86400000.",
+            show_default=False,
+        ),
+    ] = None,
+    spark: OnSpark = None,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Delete segments that are too old, too many or below the log start, as Kafka does."""
+    from tidelog.cli.actions.checks import retain_path
+    from tidelog.cli.render.output import make_output
+
+    output = make_output(json=json)
+    retain_path(path, output, dry_run=dry_run, settings=config or [], master=spark)

@@ -1,0 +1,62 @@
+"""`tidelog search`: records by offset, time, key or value, over many partitions."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from typing import Annotated
+
+import typer
+
+from tidelog.cli.app import Debug, Json, OnSpark, app
+from tidelog.cli.options.reading import Form, Limit, Spread, Wanted, grouped
+
+__all__ = ["search"]
+
+Count = Annotated[bool, typer.Option("--count", help="Only tell how many there are.")]
+Threads = Annotated[
+    int | None,
+    typer.Option("--threads", metavar="N", min=1, help="How many at a time.", show_default="all cores"),
+]
+
+
+@app.command()
+@grouped
+def search(
+    wanted: Wanted,
+    spread: Spread,
+    form: Form,
+    limit: Limit = None,
+    count: Count = False,
+    threads: Threads = None,
+    spark: OnSpark = None,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Find records in many partitions, and print them with their places, or count them.
+
+    Conditions on keys and values look at the bytes; all have to hold. Matches come in the order of
+    partitions and offsets.
+    """
+    from tidelog.cli.actions.cat import show_records
+    from tidelog.cli.actions.search import COUNT_COLUMNS, count_matches, search_by_spark, search_on_threads
+    from tidelog.cli.render.output import make_output
+    from tidelog.cli.render.spark_progress import Reporter
+
+    out = make_output(json=json)
+    lines = form.lines(out, shown="topic,partition,offset,key")
+    selection = wanted.select(spread.bounds())
+    columns = COUNT_COLUMNS if count else lines.columns
+    with ExitStack() as stack:
+        if spark is not None:
+            reporter = Reporter(out, stack, "searching")
+            found = search_by_spark(selection, columns, limit, spark, reporter)
+        else:
+            total = sum(task.size for task in selection.tasks())
+            progress = stack.enter_context(out.progress(total, "searching"))
+            workers = threads or os.cpu_count() or 1
+            found = search_on_threads(selection, columns, limit, workers, progress.advance)
+        code = count_matches(found, out) if count else show_records(found, lines, out, limit)
+    if limit is None:
+        selection.complain()
+    raise typer.Exit(code)

@@ -1,0 +1,36 @@
+"""`tidelog tail`: the newest records of partitions, and those that come."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tidelog.cli.app import Debug, Json, app
+from tidelog.cli.options.reading import Form, Wanted, grouped
+
+__all__ = ["tail"]
+
+Last = Annotated[int, typer.Option("-n", "--last", metavar="N", min=0, help="So many of each partition.")]
+Follow = Annotated[bool, typer.Option("-f", "--follow", help="Go on with what is written, until Ctrl-C.")]
+
+
+@app.command()
+@grouped
+def tail(
+    wanted: Wanted,
+    form: Form,
+    last: Last = 10,
+    follow: Follow = False,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Print the last records, and with -f those that another process appends, as they come.
+
+    Partitions that come to be later are followed too, from their start.
+    """
+    from tidelog.cli.actions.cat import show_last
+    from tidelog.cli.render.output import make_output
+
+    out = make_output(json=json)
+    raise typer.Exit(show_last(wanted.select(), form.lines(out), out, last, go_on=follow))

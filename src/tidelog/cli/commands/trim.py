@@ -1,0 +1,59 @@
+"""`tidelog trim`: delete the oldest records of partitions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidelog.cli.app import Debug, Json, OnSpark, app
+
+__all__ = ["trim"]
+
+
+@app.command()
+def trim(
+    path: Annotated[
+        Path,
+        typer.Argument(help="A root (log.dirs), or one partition's directory in a root.", show_default=False),
+    ],
+    before: Annotated[
+        int | None,
+        typer.Option(
+            "--before", metavar="OFFSET", min=0, help="Delete records below this offset.", show_default=False
+        ),
+    ] = None,
+    before_time: Annotated[
+        str | None,
+        typer.Option(
+            "--before-time",
+            metavar="TIME",
+            help="Delete up to the first record of this time or later: 2026-11-15T10:00 (UTC), milliseconds, "
+            "or '7 days ago'.",
+            show_default=False,
+        ),
+    ] = None,
+    topic: Annotated[
+        str | None,
+        typer.Option("--topic", metavar="NAME", help="Of a root: only this topic.", show_default=False),
+    ] = None,
+    partition: Annotated[
+        int | None,
+        typer.Option("--partition", min=0, help="Of a topic: only this partition.", show_default=False),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would go.")] = False,
+    spark: OnSpark = None,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Delete the oldest records, as Kafka's delete-records does: the log start offset moves up.
+
+    Segments that lie below it as a whole are removed; the rest is no longer served. What is deleted cannot be
+    brought back. No broker may be running on the root.
+    """
+    from tidelog.cli.actions.trim import Selection, trim_path
+    from tidelog.cli.render.output import make_output
+
+    selection = Selection.of(path, topic, partition)
+    trim_path(selection, before, before_time, make_output(json=json), dry_run=dry_run, master=spark)

@@ -1,0 +1,34 @@
+"""`tidelog verify`: is everything in a root or partition as it should be?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidelog.cli.app import Debug, Json, OnSpark, app
+
+__all__ = ["verify"]
+
+
+@app.command()
+def verify(
+    path: Annotated[
+        Path,
+        typer.Argument(help="A root (log.dirs) or one partition's directory.", show_default=False),
+    ],
+    deep: Annotated[bool, typer.Option("--deep", help="Decode every record too.")] = False,
+    spark: OnSpark = None,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Check logs, indexes, snapshots, leader epochs and checkpoints; nothing is changed.
+
+    The exit code is 0 if all is sound, 1 if there is damage. Notes are no damage: what a crash left and the
+    next opening will see to, directories that are none of Kafka's.
+    """
+    from tidelog.cli.actions.checks import verify_path
+    from tidelog.cli.render.output import make_output
+
+    raise typer.Exit(verify_path(path, make_output(json=json), deep=deep, master=spark))

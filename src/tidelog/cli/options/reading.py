@@ -1,0 +1,196 @@
+"""Options that the commands which read records share, and what they stand for.
+
+A command takes them in groups: a parameter whose type is one of the dataclasses here stands for the options
+that are its fields (`grouped`).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+import typer
+
+if TYPE_CHECKING:
+    from tidelog.cli.actions.reading import Bounds, Selection
+    from tidelog.cli.render.output import Output
+    from tidelog.cli.render.record_lines import RecordLines
+
+__all__ = ["AvroSchema", "Form", "Limit", "Spread", "Wanted", "grouped"]
+
+Paths = Annotated[
+    list[str],
+    typer.Argument(metavar="PATH", help="Partition or root directories, globs, or URLs.", show_default=False),
+]
+Topics = Annotated[
+    list[str] | None, typer.Option("--topic", metavar="NAME", help="Only this topic.", show_default=False)
+]
+Partitions = Annotated[
+    list[int] | None,
+    typer.Option("--partition", metavar="N", help="Only partitions of this number.", show_default=False),
+]
+StartOffset = Annotated[
+    int | None,
+    typer.Option("--offset", metavar="N", min=0, help="From this offset on.", show_default=False),
+]
+StartTime = Annotated[
+    str | None,
+    typer.Option(
+        "--since",
+        metavar="TIME",
+        help="From this time on: 2026-11-15T10:00 (UTC), milliseconds, or '10 minutes ago'.",
+        show_default=False,
+    ),
+]
+EndOffset = Annotated[
+    int | None,
+    typer.Option("--to-offset", metavar="N", min=0, help="Up to before this offset.", show_default=False),
+]
+EndTime = Annotated[
+    str | None,
+    typer.Option(
+        "--until", metavar="TIME", help="Up to before the first record of this time.", show_default=False
+    ),
+]
+Limit = Annotated[
+    int | None,
+    typer.Option("--limit", "-n", metavar="N", min=0, help="No more than so many.", show_default=False),
+]
+Committed = Annotated[bool, typer.Option("--committed", help="Leave out aborted and undecided transactions.")]
+Key = Annotated[
+    str | None, typer.Option("--key", metavar="TEXT", help="Only with this key.", show_default=False)
+]
+KeyMatch = Annotated[
+    str | None,
+    typer.Option("--key-match", metavar="REGEX", help="Only where the key matches.", show_default=False),
+]
+ValueContains = Annotated[
+    str | None,
+    typer.Option("--contains", metavar="TEXT", help="Only where the value holds this.", show_default=False),
+]
+ValueMatch = Annotated[
+    str | None,
+    typer.Option("--match", metavar="REGEX", help="Only where the value matches.", show_default=False),
+]
+Format = Annotated[str, typer.Option("--format", metavar="FORM", help="plain, json or hex.")]
+Show = Annotated[
+    str | None,
+    typer.Option(
+        "--show",
+        metavar="A,B",
+        help="In plain and hex lines, before the value: topic, partition, offset, timestamp, key, headers.",
+        show_default=False,
+    ),
+]
+Decode = Annotated[
+    str | None,
+    typer.Option(
+        "--decode", metavar="HOW", help="Show payloads decoded, see tidelog dump --help.", show_default=False
+    ),
+]
+AvroSchema = Annotated[
+    Path | None,
+    typer.Option("--avro-schema", metavar="FILE", help="Of values, for --decode avro.", show_default=False),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which records."""
+
+    paths: Paths
+    topic: Topics = None
+    partition: Partitions = None
+    key: Key = None
+    key_match: KeyMatch = None
+    contains: ValueContains = None
+    match: ValueMatch = None
+    committed: Committed = False
+
+    def select(self, bounds: Bounds | None = None) -> Selection:
+        """The partitions, and what of them is to be read. Raises UsageError."""
+        from tidelog.cli.actions.reading import select
+        from tidelog.cli.options.filters import RecordFilter
+
+        return select(
+            self.paths,
+            topics=self.topic,
+            partitions=self.partition,
+            bounds=bounds,
+            committed_only=self.committed,
+            wanted=RecordFilter(self.key, self.key_match, self.contains, self.match),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """From where to where."""
+
+    offset: StartOffset = None
+    since: StartTime = None
+    to_offset: EndOffset = None
+    until: EndTime = None
+
+    def bounds(self) -> Bounds:
+        """The bounds. Raises UsageError where they do not go together."""
+        from tidelog.cli.actions.reading import Bounds
+
+        return Bounds(self.offset, self.since, self.to_offset, self.until)
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How records look."""
+
+    format: Format = "plain"
+    show: Show = None
+    decode: Decode = None
+    avro_schema: AvroSchema = None
+
+    def lines(self, out: Output, shown: str = "") -> RecordLines:
+        """What makes the lines; `shown` stands before values unless something else is asked for."""
+        from tidelog.cli.decoding import make_decoder
+        from tidelog.cli.render.record_lines import RecordLines
+
+        names = shown if self.show is None else self.show
+        return RecordLines(
+            "json" if out.json else self.format,
+            tuple(name.strip() for name in names.split(",") if name.strip()),
+            make_decoder(self.decode, avro_schema=self.avro_schema) if self.decode else None,
+            out.terminal,
+        )
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """The command as Typer can read it: with the fields of its groups as parameters of its own."""
+    hints = get_type_hints(command, include_extras=True)
+    groups = {name: hint for name, hint in hints.items() if isinstance(hint, type) and is_dataclass(hint)}
+    options: dict[str, inspect.Parameter] = {}
+    for name, parameter in inspect.signature(command).parameters.items():
+        if name in groups:
+            options |= inspect.signature(groups[name]).parameters
+            hints |= get_type_hints(groups[name], include_extras=True)
+        else:
+            options[name] = parameter
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        for name, group in groups.items():
+            given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
+        command(**given)
+
+    told: Any = run
+    told.__annotations__ = {name: hints[name] for name in options}
+    told.__signature__ = inspect.Signature(
+        [
+            inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default=one.default, annotation=hints[name]
+            )
+            for name, one in options.items()
+        ]
+    )
+    return run

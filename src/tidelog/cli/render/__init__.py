@@ -1,0 +1,1 @@
+"""How results look: tables, lines, JSON, progress."""

@@ -1,0 +1,408 @@
+"""Opening a log: from the files in its directory to segments, offsets and state.
+
+1. What a crash has left is finished or removed (`leftovers`).
+2. Every `.log` file is a segment; none is opened before it is used. Where an index is missing, does not fit
+   the log (looked at after a crash, and in the last segment always) or cannot be read, it is recovered.
+3. After a crash, the segments from the recovery point on are recovered: every batch is checked, indexes are
+   rebuilt, and the first bad batch ends the log: the segment is cut there and the later ones are removed.
+   Below the recovery point nothing is cut: damage there is reported, its segment left as it is. A segment
+   whose offsets reach too far from its base offset is split (`splitting`), and its parts are recovered.
+4. A log that ends below its log start (its files were removed) is emptied. There is always a segment.
+5. Leader epochs that start at the log end or after it are dropped, and those that ended before the log start.
+6. Snapshots of segments that are not there go, and the producers' state is rebuilt (`producer_loading`).
+
+Recovery of a segment begins with the state of the producers at its base offset, and its end is a snapshot,
+from which the next one begins.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from tidelog.errors import (
+    CorruptRecordError,
+    IndexOffsetOverflowError,
+    InvalidIndexError,
+    OffsetsOutOfOrderError,
+)
+from tidelog.index import AbortedTxn
+from tidelog.log.epoch_file import EpochFile
+from tidelog.log.offsets import LogOffsetMetadata
+from tidelog.log.opening.leftovers import orphans, plan_swaps, temporary_files
+from tidelog.log.producers.loading import rebuild_producers
+from tidelog.log.producers.markers import read_markers
+from tidelog.log.producers.producers import ProducerStateManager
+from tidelog.log.segments.deletion import exchange_files
+from tidelog.log.segments.rolls import draw_jitter_ms
+from tidelog.log.segments.segments import LogSegments
+from tidelog.log.segments.splitting import split_segment
+from tidelog.log.state import LogParts
+from tidelog.records.batches import BatchTable, scan_batches
+from tidelog.segment import ActiveSegment, SealedSegment, Segment
+from tidelog.storage.names import FileKind, Transient, parse_segment_file
+
+__all__ = ["LoadedLog", "load"]
+
+_logger = logging.getLogger(__name__)
+
+_SWAPPED_LOG = FileKind.LOG.value + Transient.SWAP.value
+_TRANSIENT = tuple(suffix.value for suffix in Transient if suffix is not Transient.NONE)
+
+
+class LoadedLog(NamedTuple):
+    """What loading found."""
+
+    segments: LogSegments
+    log_start_offset: int
+    recovery_point: int
+    log_end: LogOffsetMetadata
+
+
+def load(
+    parts: LogParts,
+    *,
+    clean: bool,
+    log_start_offset: int,
+    recovery_point: int,
+    recover: bool = True,
+    recovered: Callable[[int], None] = lambda size: None,
+) -> LoadedLog:
+    """Load the log; `parts.producers` and `parts.epochs` become its state.
+
+    `clean` says that the log was closed in order. `recover=False` is for directories that are to be deleted.
+    `recovered` is told the size of each segment that was recovered.
+    """
+    return _Loader(parts, clean, log_start_offset, recovery_point, recovered).load(recover)
+
+
+class _Recovery:
+    """Takes in the batches of a segment that is recovered (`segment.RecoveryState`)."""
+
+    def __init__(self, producers: ProducerStateManager, epochs: EpochFile) -> None:
+        self._producers = producers
+        self._epochs = epochs
+
+    def take(self, buffer: memoryview, batches: BatchTable) -> Iterable[AbortedTxn]:
+        """Note epochs and producers; the transactions that the batches abort."""
+        markers = read_markers(buffer, batches)
+        latest = self._epochs.cache.latest_epoch
+        if int(batches.leader_epoch.max()) > (-1 if latest is None else latest):
+            self._assign(batches)
+        completed = self._producers.load(batches, markers)
+        return [
+            AbortedTxn(txn.producer_id, txn.first_offset, txn.last_offset, txn.last_stable_offset)
+            for txn in completed
+            if txn.is_aborted
+        ]
+
+    def _assign(self, batches: BatchTable) -> None:
+        for epoch, offset in zip(batches.leader_epoch.tolist(), batches.base_offset.tolist(), strict=True):
+            latest = self._epochs.cache.latest_epoch
+            if epoch >= 0 and (latest is None or epoch > latest):
+                self._epochs.cache.assign(epoch, offset)
+
+
+class _Loader:
+    def __init__(
+        self,
+        parts: LogParts,
+        clean: bool,
+        log_start_offset: int,
+        recovery_point: int,
+        recovered: Callable[[int], None],
+    ) -> None:
+        self._recovered = recovered
+        self._parts = parts
+        self._directory = parts.directory
+        self._clean = clean
+        self._log_start = log_start_offset
+        self._recovery_point = recovery_point
+        self._segments: list[Segment] = []
+        self._snapshots: set[int] = set()  # offsets of the snapshot files there are
+
+    def load(self, recover: bool) -> LoadedLog:
+        names = self._clear_leftovers()
+        epochs_before = self._parts.epochs.cache.entries
+        self._open_segments(names, recover)
+        end = self._recover_log() if recover else 0
+        active = self._activate()
+        if recover and end is None:
+            end = active.next_offset()
+        end = end or 0
+        start = max(self._log_start, self._segments[0].base_offset)
+        point = end if self._clean and recover else min(self._recovery_point, end)
+        self._trim_epochs(epochs_before, end)
+        segments = LogSegments(self._segments)
+        self._load_producers(segments, start, end)
+        place = LogOffsetMetadata(end, active.base_offset, active.size)
+        return LoadedLog(segments, min(start, end), point, place)
+
+    # Files
+
+    def _names(self) -> list[str]:
+        directory = self._directory
+        return [entry.name for entry in directory.fs.list(directory.path) if not entry.is_directory]
+
+    def _clear_leftovers(self) -> list[str]:
+        """Bring the directory in order; the names of the files that are there then."""
+        left = self._names()
+        if any(name.endswith(_TRANSIENT) for name in left):  # hardly ever
+            left = self._clear_transient(left)
+        strays = orphans(left)
+        self._unlink(strays)
+        return [name for name in left if name not in strays] if strays else left
+
+    def _clear_transient(self, names: Sequence[str]) -> list[str]:
+        gone = temporary_files(names)
+        for some in gone:
+            self._unlink(some)
+        removed = {*gone[0], *gone[1]}
+        left = [name for name in names if name not in removed]
+        if any(name.endswith(Transient.SWAP.value) for name in left):
+            plan = plan_swaps(left, self._swap_end, self._first_offset)
+            self._unlink(plan.delete)
+            logs = sum(name.endswith(_SWAPPED_LOG) for name, _ in plan.rename)
+            for renames in (plan.rename[:logs], plan.rename[logs:]):
+                self._finish(renames)
+            left = self._names()
+        return left
+
+    def _finish(self, renames: Sequence[tuple[str, str]]) -> None:
+        for source, target in renames:
+            _logger.info("%s: finishing the replacement by %s", self._directory.path, target)
+            self._directory.rename(source, target)
+        if renames:
+            self._directory.sync()
+
+    def _swap_end(self, base_offset: int) -> int:
+        segment = SealedSegment.open(self._directory, base_offset, transient=Transient.SWAP)
+        try:
+            return segment.next_offset()
+        finally:
+            segment.close()
+
+    def _first_offset(self, base_offset: int) -> int | None:
+        segment = SealedSegment.open(self._directory, base_offset)
+        try:
+            found = segment.translate_offset(base_offset)
+            return None if found is None else found.offset
+        except CorruptRecordError:
+            return None
+        finally:
+            segment.close()
+
+    def _unlink(self, names: Sequence[str]) -> None:
+        """Remove files, and return when the disk has forgotten them."""
+        for name in names:
+            _logger.info("%s: removing %s", self._directory.path, name)
+            self._directory.unlink(name)
+        if names:
+            self._directory.sync()
+
+    # Segments
+
+    def _open_segments(self, names: Sequence[str], recover: bool) -> None:
+        kinds: dict[int, set[FileKind]] = {}
+        for name in names:
+            file = parse_segment_file(name)
+            if file is not None and file.transient is Transient.NONE:
+                kinds.setdefault(file.offset, set()).add(file.kind)
+        self._snapshots = {offset for offset, has in kinds.items() if FileKind.SNAPSHOT in has}
+        bases = sorted(offset for offset, has in kinds.items() if FileKind.LOG in has)
+        for base_offset in bases:
+            segment = SealedSegment.open(self._directory, base_offset)
+            fault = self._fault(segment, kinds[base_offset], base_offset == bases[-1]) if recover else None
+            self._segments.append(segment)
+            if fault is not None and not self._is_damaged(segment):
+                _logger.warning(
+                    "%s: rebuilding indexes of segment %d: %s", self._directory.path, base_offset, fault
+                )
+                self._rebuild(len(self._segments) - 1)
+
+    def _fault(self, segment: SealedSegment, kinds: set[FileKind], is_last: bool) -> str | None:
+        """Why the segment's indexes have to be rebuilt now; None if they need not, or will be anyway."""
+        will_be = not self._clean and (is_last or segment.base_offset >= self._recovery_point)
+        if not {FileKind.OFFSET_INDEX, FileKind.TIME_INDEX} <= kinds:
+            return None if will_be else "an index is missing"
+        if will_be:
+            return None
+        if FileKind.TXN_INDEX in kinds:
+            try:
+                segment.txn_index.sanity_check()
+            except InvalidIndexError as error:
+                return str(error)
+        try:
+            return segment.index_fault() if is_last or not self._clean else None
+        except CorruptRecordError as error:
+            return str(error)
+
+    def _is_damaged(self, segment: SealedSegment) -> bool:
+        """Whether a segment that was safe on the disk has bad batches: that is told, and nothing is cut."""
+        buffer, position = segment.buffer(), 0
+        while position < len(buffer):
+            scan = scan_batches(buffer, start=position, source=segment.path)
+            if scan.fault is not None:
+                _logger.error("%s: %s; it is left as it is", self._directory.path, scan.fault)
+                return True
+            position = scan.end
+        return False
+
+    def _rebuild(self, index: int) -> None:
+        """Recover a segment that need not be cut."""
+        try:
+            self._recover_segment(index)
+        except IndexOffsetOverflowError as error:
+            for part in range(self._split(index, error)):
+                self._recover_segment(index + part)
+
+    def _split(self, index: int, why: IndexOffsetOverflowError) -> int:
+        """Split a segment that cannot be indexed; how many there are in its place."""
+        directory = self._directory
+        old = SealedSegment.open(directory, self._segments[index].base_offset)
+        _logger.warning("%s: splitting segment %d: %s", directory.path, old.base_offset, why)
+        split = split_segment(old, self._parts.config, self._parts.now_ms)
+        exchange_files(directory, split.segments, lambda: old.rename_to(Transient.DELETED))
+        old.delete()
+        if old.base_offset not in {part.base_offset for part in split.segments}:
+            self._parts.snapshots.delete([old.base_offset])
+            self._snapshots.discard(old.base_offset)
+        self._segments[index : index + 1] = split.segments
+        if split.fault is not None:
+            cut = old.size - split.size
+            _logger.warning("%s: %d bytes cut off it: %s", directory.path, cut, split.fault)
+            self._remove_segments(index + len(split.segments))
+        return len(split.segments)
+
+    def _recover_segment(self, index: int) -> int:
+        """Check and rebuild a segment; how many bytes were cut off it."""
+        segment = self._segments[index]
+        parts = self._parts
+        producers = ProducerStateManager(
+            snapshot_offsets=self._snapshots,
+            producer_id_expiration_ms=parts.producers.producer_id_expiration_ms,
+            max_transaction_timeout_ms=parts.producers.max_transaction_timeout_ms,
+        )
+        rebuild_producers(
+            producers,
+            parts.snapshots,
+            LogSegments(self._segments[:index]),
+            log_start_offset=self._log_start,
+            last_offset=segment.base_offset,
+            now_ms=parts.now_ms,
+        )
+        active = self._activated(segment)
+        try:
+            cut = active.recover(_Recovery(producers, parts.epochs))
+        except IndexOffsetOverflowError:
+            active.abandon()
+            raise
+        parts.snapshots.take(producers)
+        self._snapshots = set(producers.snapshot_offsets)
+        self._segments[index] = active.seal()
+        self._recovered(active.size + cut)
+        return cut
+
+    def _activated(self, segment: Segment) -> ActiveSegment:
+        if isinstance(segment, ActiveSegment):
+            return segment
+        if not isinstance(segment, SealedSegment):
+            raise TypeError(f"{segment!r} cannot be written")
+        parts = self._parts
+        jitter_ms = draw_jitter_ms(parts.config, parts.jitter)
+        return ActiveSegment.reopen(segment, parts.config, clock=parts.now_ms, jitter_ms=jitter_ms)
+
+    def _recover_log(self) -> int | None:
+        """Recover what is past the recovery point; the log end, None where there is no segment left."""
+        if not self._clean:
+            self._recover_from_point()
+        if not self._segments:
+            return None
+        end = self._segments[-1].next_offset()
+        if end >= self._log_start:
+            return end
+        _logger.warning(
+            "%s: the log ends at %d, below its start at %d: removing its segments",
+            self._directory.path,
+            end,
+            self._log_start,
+        )
+        self._remove_segments(0)
+        self._parts.epochs.clear()
+        return None
+
+    def _recover_from_point(self) -> None:
+        bases = [segment.base_offset for segment in self._segments]
+        first = max(sum(base <= self._recovery_point for base in bases) - 1, 0)
+        index = first
+        while index < len(self._segments):
+            base_offset = self._segments[index].base_offset
+            _logger.info("%s: recovering segment %d", self._directory.path, base_offset)
+            try:
+                cut = self._recover_segment(index)
+            except IndexOffsetOverflowError as error:
+                self._split(index, error)
+                continue
+            except OffsetsOutOfOrderError as error:
+                _logger.warning("%s: emptying segment %d: %s", self._directory.path, base_offset, error)
+                active = self._activated(self._segments[index])
+                cut = active.truncate_to(base_offset)
+                self._segments[index] = active.seal()
+            if cut:
+                _logger.warning(
+                    "%s: %d bytes cut off segment %d, and %d later segments",
+                    self._directory.path,
+                    cut,
+                    base_offset,
+                    len(self._segments) - index - 1,
+                )
+                self._remove_segments(index + 1)
+                return
+            index += 1
+
+    def _remove_segments(self, first: int) -> None:
+        gone = self._segments[first:]
+        del self._segments[first:]
+        for segment in gone:
+            segment.delete()
+            self._parts.snapshots.delete([segment.base_offset])
+            self._snapshots.discard(segment.base_offset)
+
+    def _activate(self) -> ActiveSegment:
+        """Make the last segment the active one, or a new one where there is none."""
+        if self._segments:
+            active = self._activated(self._segments[-1])
+            self._segments[-1] = active
+            return active
+        parts = self._parts
+        jitter_ms = draw_jitter_ms(parts.config, parts.jitter)
+        active = ActiveSegment.create(
+            self._directory, self._log_start, parts.config, clock=parts.now_ms, jitter_ms=jitter_ms
+        )
+        self._segments.append(active)
+        return active
+
+    # State
+
+    def _trim_epochs(self, before: object, end: int) -> None:
+        cache = self._parts.epochs.cache
+        cache.truncate_from_end(end)
+        cache.truncate_from_start(self._log_start)
+        if cache.entries != before:
+            self._parts.epochs.write()
+
+    def _load_producers(self, segments: LogSegments, start: int, end: int) -> None:
+        parts = self._parts
+        producers = parts.producers
+        producers.adopt_snapshots(self._snapshots)
+        parts.snapshots.delete(producers.remove_stray_snapshots(segments.base_offsets))
+        rebuild_producers(
+            producers,
+            parts.snapshots,
+            segments,
+            log_start_offset=start,
+            last_offset=end,
+            now_ms=parts.now_ms,
+            trusted=self._clean,
+        )

@@ -1,0 +1,1 @@
+"""Idempotent producers and transactions: their rules, their state, and its files."""

@@ -1,0 +1,1 @@
+"""Reads by offset and by time, on one picture of a log."""

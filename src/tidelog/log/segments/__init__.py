@@ -1,0 +1,1 @@
+"""The segments of a log: when they roll, how they are replaced, split and deleted."""

@@ -1,0 +1,1 @@
+"""What a store does by the clock: checkpoints, flushes, retention, compaction."""

@@ -1,0 +1,1 @@
+"""A store: its roots, topics and partitions, from opening to closing."""

@@ -1,0 +1,478 @@
+"""Many logs over many roots: the coordinator.
+
+    with tidelog.open("/data") as store:
+        store.create_topic("orders", partitions=3, config={"retention.ms": "-1"})
+        store.partition("orders", 0).append([Record(b"value", b"key")], sync=True)
+
+A topic is there when it is registered, and gone when it is not: creating one registers it, then makes its
+directories; deleting one unregisters it, then renames them. What a crash leaves in between, the next opening
+brings in order. Closing finishes what was to be deleted, closes every log, writes the checkpoints and then,
+in each root where all went well, says that it was left in order.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from tidelog.cleanup import RetentionPlan
+from tidelog.cleanup.cleaner import CleanReport
+from tidelog.config import LogConfig
+from tidelog.errors import InvalidInputError, LogClosedError, TidelogError
+from tidelog.log import Log
+from tidelog.manager.background.cleaner_states import CleanerStates
+from tidelog.manager.background.cleaning import Cleaning
+from tidelog.manager.background.maintenance import Maintenance
+from tidelog.manager.background.scheduler import BackgroundThread, TaskQueue
+from tidelog.manager.brokerconfig import BrokerConfig
+from tidelog.manager.store.directories import remove_tree
+from tidelog.manager.store.events import Event, Teller
+from tidelog.manager.store.metrics import StoreMetrics, measure
+from tidelog.manager.store.moves import move_log, unfinished_moves
+from tidelog.manager.store.opening import Environment, Opened, open_roots
+from tidelog.manager.store.partition import Partition
+from tidelog.manager.store.placement import place
+from tidelog.manager.store.root import Root, Skipped
+from tidelog.manager.store.topics import Topic, known_config
+from tidelog.storage import LOCAL, FileSystem
+from tidelog.storage.metadata import random_id
+from tidelog.storage.names import (
+    CLUSTER_METADATA_TOPIC,
+    DirectoryState,
+    format_partition_directory,
+    validate_topic,
+)
+from tidelog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from _typeshed import StrPath
+
+__all__ = ["Store", "open_store"]
+
+_logger = logging.getLogger(__name__)
+
+
+def _clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _monotonic_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
+def open_store(
+    roots: StrPath | Sequence[StrPath] = (),
+    *,
+    config: BrokerConfig | StrPath | None = None,
+    create: bool = True,
+    adopt: bool | None = None,
+    background: bool = True,
+    on_event: Callable[[Event], None] | None = None,
+    fs: FileSystem = LOCAL,
+    now_ms: Callable[[], int] | None = None,
+) -> Store:
+    """Open one or more root directories as a broker's log directories; close the answer, or use `with`.
+
+    `config` is a broker's configuration or the path of its `server.properties`, whose `log.dirs` count where
+    no roots are given. Missing roots are made unless `create` is off. `adopt` says whether partitions that
+    are not registered are taken in or set aside as `-stray`; by default they are taken in only where there is
+    no metadata at all. `on_event` hears of progress and trouble (`manager.events`). Without `background`
+    nothing happens by itself: call `run_due_tasks`. `fs` and `now_ms` are for tests.
+
+    Raises LogLockedError, naming the process, where another one has a root.
+    """
+    if isinstance(config, BrokerConfig):
+        broker = config
+    else:
+        broker = BrokerConfig() if config is None else BrokerConfig.read(config, fs)
+    listed = [roots] if isinstance(roots, (str, os.PathLike)) else list(roots)
+    paths = [str(Path(path).absolute()) for path in listed or broker.log_dirs]
+    queue = TaskQueue(_monotonic_ms if background and now_ms is None else now_ms or _clock_ms)
+    tell = Teller(on_event)
+    env = Environment(fs, broker, now_ms or _clock_ms, queue, tell)
+    return Store(open_roots(paths, env, create=create, adopt=adopt), env, queue, background=background)
+
+
+class Store:
+    """Open roots; made by `open_store`."""
+
+    def __init__(self, opened: Opened, env: Environment, queue: TaskQueue, *, background: bool) -> None:
+        self._env = env
+        self._opened = opened
+        self._topics = opened.topics
+        self._queue = queue
+        self._lock = threading.RLock()  # held by whoever changes topics
+        self._closed = False
+        states = CleanerStates()
+        parts = (opened.roots, self._partitions, env.config, env.now_ms, env.tell, states)
+        self._maintenance = maintenance = Maintenance(*parts)
+        maintenance.schedule(queue)
+        self._cleaning = Cleaning(*parts, maintenance.retain, maintenance.take_offline)
+        for path in opened.deleted:
+            delay_ms = env.config.topic_defaults.file_delete_delay_ms
+            queue.schedule_once("delete-directory", partial(remove_tree, env.fs, path), delay_ms)
+        self._states = states
+        self._threads = self._begin_to_clean(background)
+        if background:
+            self._threads.append(BackgroundThread(queue))
+
+    def _begin_to_clean(self, background: bool) -> list[BackgroundThread]:
+        """Have logs compacted: in a thread of its own, because that can take long, or with other tasks."""
+        config = self._env.config
+        if not config.log_cleaner_enable:
+            return []
+        queue = TaskQueue(_monotonic_ms) if background else self._queue
+        delay_ms = 0 if background else config.log_initial_task_delay_ms
+        period_ms = config.log_cleaner_backoff_ms
+        queue.schedule("clean", self._cleaning.clean_due, period_ms=period_ms, delay_ms=delay_ms)
+        return [BackgroundThread(queue, "tidelog-cleaner")] if background else []
+
+    def __enter__(self) -> Self:
+        """The store itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        self.close()
+
+    def __repr__(self) -> str:
+        """With its roots."""
+        return f"Store({', '.join(root.path for root in self.roots)})"
+
+    # What there is
+
+    @property
+    def roots(self) -> list[Root]:
+        """The roots that were opened; `Root.offline` tells of one that failed since."""
+        return list(self._opened.roots)
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The broker's configuration, which topics inherit."""
+        return self._env.config
+
+    @property
+    def offline_roots(self) -> dict[str, str]:
+        """Roots that cannot be used, and why."""
+        found = {path: str(error) for path, error in self._opened.offline_roots.items()}
+        return found | {root.path: str(root.offline) for root in self.roots if root.offline is not None}
+
+    @property
+    def offline_partitions(self) -> dict[TopicPartition, str]:
+        """Partitions that cannot be used, and why."""
+        return {
+            partition.topic_partition: reason
+            for partition in self._partitions()
+            if (reason := partition.offline_reason) is not None
+        }
+
+    @property
+    def skipped(self) -> list[Skipped]:
+        """What was passed over when the store was opened, and why."""
+        return list(self._opened.skipped)
+
+    @property
+    def topics(self) -> Mapping[str, Topic]:
+        """The topics by name."""
+        with self._lock:
+            return dict(self._topics)
+
+    def topic(self, name: str) -> Topic:
+        """The topic called `name`."""
+        try:
+            return self._topics[name]
+        except KeyError:
+            raise InvalidInputError(f"there is no topic {name!r}") from None
+
+    def partition(self, topic: str, number: int = 0) -> Partition:
+        """A partition of a topic."""
+        return self.topic(topic)[number]
+
+    def __getitem__(self, name: str) -> Topic:
+        """A topic by its name."""
+        return self.topic(name)
+
+    def __contains__(self, name: str) -> bool:
+        """Whether there is such a topic."""
+        return name in self._topics
+
+    def __iter__(self) -> Iterator[Partition]:
+        """All partitions."""
+        return iter(self._partitions())
+
+    def _partitions(self) -> list[Partition]:
+        with self._lock:
+            return [partition for topic in self._topics.values() for partition in topic]
+
+    def metrics(self) -> StoreMetrics:
+        """Offsets, sizes, segments and flush times of everything, now; and how it was loaded."""
+        loads = self._env.tell.loads
+        return measure(self._partitions(), self.offline_roots, self._cleaning.metrics, loads)
+
+    # Topics
+
+    def create_topic(
+        self, name: str, partitions: int | None = None, config: Mapping[str, object] | None = None
+    ) -> Topic:
+        """Make a topic with so many partitions (default: `num.partitions`) and a configuration of its own.
+
+        A bad name, an unknown key or a bad value is refused; nothing is made then.
+        """
+        validate_topic(name)
+        count = self._env.config.num_partitions if partitions is None else partitions
+        if count < 1:
+            raise InvalidInputError(f"a topic has a partition at least, not {count}")
+        settings = _texts(config or {})
+        log_config = LogConfig.from_properties(settings, self._env.config.topic_defaults)
+        with self._lock:
+            self._check_open()
+            if name == CLUSTER_METADATA_TOPIC or name in self._topics:
+                raise InvalidInputError(f"there is a topic {name!r} already")
+            topic = Topic(name, random_id(), settings)
+            self._add_partitions(topic, range(count), log_config)
+            return topic
+
+    def create_partitions(self, name: str, total: int) -> Topic:
+        """Give a topic more partitions, `total` in all."""
+        with self._lock:
+            self._check_open()
+            topic = self.topic(name)
+            known = self._opened.registry.image.topics[name].partitions
+            if total <= len(known):
+                raise InvalidInputError(f"topic {name!r} has {len(known)} partitions already")
+            log_config, _ = known_config(topic.config, self._env.config.topic_defaults)
+            self._add_partitions(topic, range(len(known), total), log_config)
+            return topic
+
+    def _add_partitions(self, topic: Topic, numbers: Sequence[int], config: LogConfig) -> None:
+        """Register new partitions, then make their logs."""
+        online = self._online_roots()
+        counts = {root: sum(one.root is root for one in self._partitions()) for root in online}
+        places = place(numbers, online, counts)
+        made = {}
+        for number, root in places.items():
+            partition = Partition(TopicPartition(topic.name, number), topic.topic_id, 0)
+            partition.assign(root)
+            made[number] = partition
+        grown = Topic(topic.name, topic.topic_id, topic.config, topic.partitions | made)
+        self._opened.registry.register([grown.registration()])
+        for number, root in places.items():
+            path = root.file(f"{topic.name}-{number}")
+            log = self._env.open_log(path, config, topic_id=topic.topic_id, clean=True)
+            made[number].attach(log, root)
+        for root in set(places.values()):
+            self._env.fs.sync_directory(root.path)
+        topic.partitions |= made
+        self._topics[topic.name] = topic
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic: it is gone at once, its files after `file.delete.delay.ms`."""
+        with self._lock:
+            self._check_open()
+            topic = self.topic(name)
+            self._opened.registry.register(removed=[topic.topic_id])
+            del self._topics[name]
+            for partition in topic:
+                with self._cleaning.paused(partition.topic_partition):
+                    if partition.is_online:
+                        self._delete_log(partition.detach())
+                self._cleaning.forget(partition.topic_partition, partition.root)
+            for root in self._online_roots():
+                for moving, path in list(unfinished_moves(self._env.fs, root.path)):
+                    if moving.topic == name:
+                        remove_tree(self._env.fs, path)
+            self._maintenance.checkpoint()
+
+    def _online_roots(self) -> list[Root]:
+        return [root for root in self.roots if root.offline is None]
+
+    def _delete_log(self, log: Log) -> None:
+        log.rename(format_partition_directory(log.topic_partition, DirectoryState.DELETE))
+        self._queue.schedule_once("delete-log", log.delete, log.config.file_delete_delay_ms)
+
+    def alter_config(self, name: str, changes: Mapping[str, object | None]) -> Topic:
+        """Set keys of a topic's configuration; None goes back to the default."""
+        with self._lock:
+            self._check_open()
+            topic = self.topic(name)
+            settings = dict(topic.config) | _texts(
+                {key: value for key, value in changes.items() if value is not None}
+            )
+            for key, value in changes.items():
+                if value is None:
+                    settings.pop(key, None)
+            asked = {key: settings[key] for key in changes if key in settings}
+            LogConfig.from_properties(asked, self._env.config.topic_defaults)
+            config, _ = known_config(settings, self._env.config.topic_defaults)
+            altered = Topic(name, topic.topic_id, settings, topic.partitions)
+            self._opened.registry.register([altered.registration()])
+            topic.config = settings
+            for partition in topic:
+                with self._cleaning.paused(partition.topic_partition):
+                    if partition.is_online:
+                        partition.log.update_config(config)
+            return topic
+
+    def move_partition(self, topic: str, number: int, root: StrPath) -> None:
+        """Move a partition to another root, while it is read and written."""
+        target = self._root(root)
+        partition = self.partition(topic, number)
+        with self._cleaning.paused(partition.topic_partition):
+            source = partition.root
+            old = move_log(partition, target, self._env, lambda: self._register(topic))
+            if old is not None:
+                self._cleaning.moved(partition.topic_partition, source, target)
+                self._delete_log(old)
+                self._maintenance.checkpoint()
+
+    def truncate_partition(self, topic: str, number: int, offset: int) -> bool:
+        """Remove a partition's records at or after an offset; whether there were any.
+
+        Rather than `Log.truncate_to`: the cleaner pauses, and what it has noted goes back with the log.
+        """
+        self._check_open()
+        partition = self.partition(topic, number)
+        with self._cleaning.paused(partition.topic_partition), partition.gate:
+            cut = partition.log.truncate_to(offset)
+            self._cleaning.truncated(partition)
+        if cut:
+            self._maintenance.checkpoint()
+        return cut
+
+    @property
+    def unfinished_moves(self) -> dict[TopicPartition, str]:
+        """Partitions whose move a crash has cut short, and the root that they were moving to."""
+        return {
+            partition: root.path
+            for root in self._online_roots()
+            for partition, _ in unfinished_moves(self._env.fs, root.path)
+        }
+
+    def resume_moves(self) -> None:
+        """Finish the moves that a crash has cut short, from where they were."""
+        for partition, root in self.unfinished_moves.items():
+            self.move_partition(partition.topic, partition.partition, root)
+
+    def _root(self, path: StrPath) -> Root:
+        wanted = str(Path(path).absolute())
+        for root in self.roots:
+            if root.path == wanted:
+                if root.offline is not None:
+                    raise InvalidInputError(f"root {wanted} is offline: {root.offline}")
+                return root
+        raise InvalidInputError(f"{wanted} is no root of this store: {[root.path for root in self.roots]}")
+
+    def _register(self, name: str) -> None:
+        with self._lock:
+            self._opened.registry.register([self.topic(name).registration()])
+
+    # Maintenance
+
+    def flush(self) -> None:
+        """Return when everything is on the disk."""
+        for partition in self._partitions():
+            if partition.is_online:
+                partition.flush()
+
+    def checkpoint(self) -> None:
+        """Write the checkpoints now."""
+        self._check_open()
+        self._maintenance.checkpoint()
+
+    def apply_retention(self, only: TopicPartition | None = None) -> dict[TopicPartition, RetentionPlan]:
+        """Delete old segments now, of one partition or of all; what was deleted."""
+        self._check_open()
+        return self._maintenance.apply_retention(only)
+
+    def clean(self, only: TopicPartition | None = None) -> dict[TopicPartition, CleanReport]:
+        """Compact now what is due, or one partition, due or not, up to its active segment; what was done."""
+        self._check_open()
+        return self._cleaning.clean(only)
+
+    def run_due_tasks(self) -> int:
+        """Run the background tasks that are due; for stores without a thread. How many there were."""
+        return self._queue.run_due()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LogClosedError("the store was closed")
+
+    # The end
+
+    def close(self) -> None:
+        """Close every log, write the checkpoints, say that all is in order, and let go of the roots."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        self._states.close()
+        for thread in self._threads:
+            thread.stop()
+        self._queue.drain()
+        try:
+            self._register_what_logs_know()
+            self._close_logs()
+        finally:
+            for root in self.roots:
+                root.release()
+
+    def _register_what_logs_know(self) -> None:
+        """Leader epochs and producer ids that are newer than the metadata's."""
+        online = [partition for partition in self._partitions() if partition.is_online]
+        producers = [producer for partition in online for producer in partition.log.active_producers]
+        try:
+            self._opened.registry.register(
+                [topic.registration() for topic in self._topics.values()],
+                largest_producer_id=max(producers, default=-1),
+            )
+        except (OSError, TidelogError) as error:
+            _logger.error("the metadata could not be brought up to date: %s", error)
+
+    def _close_logs(self) -> None:
+        """Close the logs of all roots, then say of those where all went well that they are in order."""
+        roots = self._online_roots()
+        mine = {root: [one for one in self._partitions() if one.root is root] for root in roots}
+        threads = max(1, len(roots) * self._env.config.num_recovery_threads_per_data_dir)
+        with ThreadPoolExecutor(threads, thread_name_prefix="tidelog-close") as pool:
+            in_order = {root: pool.map(_close_in_order, partitions) for root, partitions in mine.items()}
+            whole = {root for root, answers in in_order.items() if all(list(answers))}
+        self._maintenance.checkpoint()
+        for root in whole:
+            if root.offline is None:
+                try:
+                    root.write_clean_shutdown()
+                except OSError as error:
+                    self._maintenance.take_offline(root, error)
+        for partition in self._partitions():
+            if partition.is_online:
+                partition.detach()
+
+
+def _close_in_order(partition: Partition) -> bool:
+    """Close a partition's log; whether that went well, so that it can be trusted at the next start."""
+    if not partition.is_online:
+        return False
+    try:
+        with partition.gate:
+            partition.log.close()
+        return True
+    except (OSError, TidelogError) as error:
+        partition.go_offline(error)
+        return False
+
+
+def _texts(config: Mapping[str, object]) -> dict[str, str]:
+    """Values as Kafka writes them."""
+    return {
+        key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in config.items()
+    }

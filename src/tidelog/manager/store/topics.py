@@ -1,0 +1,85 @@
+"""Topics of a store, and where their configuration comes from.
+
+A topic's configuration is the broker's defaults and, over them, what is set for the topic. What is set is
+kept in the metadata (`metadata.registry`), where a broker looks for it too.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from tidelog.config import LogConfig
+from tidelog.errors import ConfigError, InvalidInputError
+from tidelog.manager.metadata.registration import Place, Registration
+from tidelog.manager.store.partition import Partition
+
+__all__ = ["Topic", "known_config"]
+
+
+@dataclass(slots=True)
+class Topic:
+    """A topic and its partitions."""
+
+    name: str
+    topic_id: uuid.UUID
+    config: Mapping[str, str] = field(default_factory=dict)
+    """What is set for it, as text under Kafka's keys."""
+    partitions: dict[int, Partition] = field(default_factory=dict)
+
+    def __getitem__(self, number: int) -> Partition:
+        """A partition by its number."""
+        try:
+            return self.partitions[number]
+        except KeyError:
+            there = sorted(self.partitions)
+            raise InvalidInputError(
+                f"topic {self.name!r} has no partition {number} here, but {there}"
+            ) from None
+
+    def __iter__(self) -> Iterator[Partition]:
+        """Its partitions in order."""
+        return iter([self.partitions[number] for number in sorted(self.partitions)])
+
+    def __len__(self) -> int:
+        """How many partitions it has."""
+        return len(self.partitions)
+
+    def registration(self) -> Registration:
+        """The topic as the metadata should know it; partitions whose root is not known are left out."""
+        return Registration(
+            self.name,
+            self.topic_id,
+            self.config,
+            {
+                number: Place(partition.root.identity.directory_id, partition.leader_epoch)
+                for number, partition in self.partitions.items()
+                if partition.root is not None
+            },
+        )
+
+
+def known_config(config: Mapping[str, str], defaults: LogConfig) -> tuple[LogConfig, list[str]]:
+    """The configuration that is set, over the defaults, and what of it is not understood here.
+
+    Another version of Kafka may have set what this one does not know. That must not keep a log from being
+    opened; it stays in the metadata as it is.
+    """
+    if not config:
+        return defaults, []
+    try:
+        return LogConfig.from_properties(config, defaults), []
+    except ConfigError:
+        pass
+    understood, faults = {}, []
+    for key, value in config.items():
+        try:
+            LogConfig.from_properties({key: value}, defaults)
+            understood[key] = value
+        except ConfigError as error:
+            faults.append(str(error))
+    try:
+        return LogConfig.from_properties(understood, defaults), faults
+    except ConfigError as error:  # each is right, but not all together
+        return defaults, [*faults, str(error)]

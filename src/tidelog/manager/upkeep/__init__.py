@@ -1,0 +1,1 @@
+"""Work on roots and partitions at rest: recover, reindex, compact, retain, trim."""

@@ -1,0 +1,304 @@
+"""Compacting logs at rest: a root's compacted topics or one partition, without opening a store.
+
+1. The root is locked; its clean-shutdown file is taken away, durably: from here on a crash is a crash.
+   Without that file the logs are recovered past their recovery points, as at any other opening. A directory
+   that is in no root has none of that: its files are taken as they are, and nobody else may use them.
+2. The log is opened. Its high watermark is its end, or what the checkpoint says if that is less.
+3. The active segment is rolled, so that everything up to the last stable offset can be cleaned.
+4. It is cleaned from the cleaner's checkpoint on, or from its start; the checkpoint moves after each round.
+5. The log is closed in order; at the end, if all were, the clean-shutdown file is put back.
+
+The configuration is what the metadata says, and over it what is given. A topic that is not compacted by it is
+left alone. Where no metadata knows the topic nobody has said anything about it, and being asked is enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import Self
+
+from tidelog.cleanup.choice import LogToClean, facts_of, plan_cleaning
+from tidelog.cleanup.cleaner import CleanProgress, CleanReport, CleanStage
+from tidelog.cleanup.offset_map import OffsetMap
+from tidelog.cleanup.splitting import clean_splitting
+from tidelog.config import LogConfig
+from tidelog.errors import InvalidInputError, LogError, TidelogError
+from tidelog.log import Log
+from tidelog.manager.metadata.files import read_cluster_metadata
+from tidelog.manager.metadata.image import MetadataImage
+from tidelog.manager.store.root import NO_BROKER_EPOCH, Checkpoint
+from tidelog.manager.store.topics import known_config
+from tidelog.storage import FileSystem, read_offset_checkpoint, write_offset_checkpoint
+from tidelog.storage.lock import RootLock
+from tidelog.storage.metadata import read_clean_shutdown, write_clean_shutdown
+from tidelog.storage.names import (
+    CLEAN_SHUTDOWN_FILE,
+    CLUSTER_METADATA_TOPIC,
+    META_PROPERTIES_FILE,
+    parse_partition_directory,
+)
+from tidelog.storage.write_journal import JOURNAL_FILE, read_journal
+from tidelog.types import TopicPartition
+
+__all__ = ["Advance", "Compacted", "Compaction", "Observer", "compact_at_rest", "compaction_config"]
+
+_POLICY = "cleanup.policy"
+
+Advance = Callable[[int], None]
+"""Told how many bytes more were read."""
+
+Observer = Callable[[TopicPartition, LogToClean], AbstractContextManager[Advance]]
+"""Told what is cleaned next; lasts as long as that does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """What is to be compacted, and how."""
+
+    fs: FileSystem
+    root: str
+    """The directory that holds those of the partitions: a root, or not."""
+    names: tuple[str, ...]
+    """The partitions' directories."""
+    now_ms: int
+    """The time that delete horizons and lags are judged by; producers expire by the clock."""
+    from_start: bool = False
+    """Whether the cleaner's checkpoint is passed over."""
+    by_name: bool = False
+    """Whether each was asked for: then one that cannot be compacted is an error, else it is passed over."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Topic configs over what the metadata says."""
+    dedupe_buffer_bytes: int = 128 << 20
+    load_factor: float = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What became of a log. With an `error` it was not compacted, or not wholly; it is sound all the same."""
+
+    partition: TopicPartition
+    path: str
+    segments_before: int = 0
+    bytes_before: int = 0
+    segments: int = 0
+    size_bytes: int = 0
+    last_stable_offset: int = 0
+    first_dirty_offset: int = 0
+    end_offset: int = 0
+    """Up to here it is clean."""
+    report: CleanReport | None = None
+    """What cleaning did; None where nothing was dirty."""
+    error: str | None = None
+
+
+def compaction_config(
+    request: Compaction, partition: TopicPartition, image: MetadataImage
+) -> LogConfig | None:
+    """The configuration that a partition is compacted with; None if its topic is not a compacted one."""
+    if partition.topic == CLUSTER_METADATA_TOPIC:
+        if request.by_name:
+            raise InvalidInputError(f"{partition} is a broker's own metadata log, which is never compacted")
+        return None
+    if partition.topic in image.topics:
+        known, _ = known_config(image.topic_config(partition.topic), LogConfig())
+    else:
+        known = replace(LogConfig(), cleanup_policy=("compact",) if request.by_name else ("delete",))
+    config = LogConfig.from_properties(request.settings, known)
+    if not config.compact and request.by_name:
+        policy = ",".join(config.cleanup_policy)
+        raise InvalidInputError(
+            f"topic {partition.topic} is not compacted but has {_POLICY}={policy}: older values of a key "
+            f"would be lost. If that is wanted, say --config {_POLICY}=compact"
+        )
+    return config if config.compact else None
+
+
+def compact_at_rest(
+    request: Compaction,
+    *,
+    observe: Observer = lambda partition, plan: nullcontext(lambda size: None),
+    check: Callable[[], None] | None = None,
+) -> Iterator[Compacted]:
+    """Compact one log after the other. `check` may raise to stop; what was swapped in by then stays."""
+    with _Hold(request.fs, request.root) as hold:
+        image = read_cluster_metadata(request.fs, request.root).image
+        offset_map = OffsetMap(request.dedupe_buffer_bytes, request.load_factor)
+        for name in request.names:
+            partition = parse_partition_directory(name).topic_partition
+            path = f"{request.root}/{name}"
+            try:
+                config = compaction_config(request, partition, image)
+                if config is None:
+                    continue
+                done = _Job(request, hold, partition, path, config, offset_map, observe, check).run()
+            except (TidelogError, OSError) as error:
+                if request.by_name and len(request.names) == 1:
+                    raise
+                done = Compacted(partition, path, error=str(error))
+            yield done
+
+
+class _Hold:
+    """The hold on a root: its lock, its clean-shutdown file and its checkpoints."""
+
+    def __init__(self, fs: FileSystem, root: str) -> None:
+        self._fs = fs
+        self._root = root
+        self._known = fs.exists(f"{root}/{META_PROPERTIES_FILE}")
+        self._lock: RootLock | None = None
+        self._epoch = NO_BROKER_EPOCH
+        self._open = 0
+        self._checkpoints: dict[Checkpoint, dict[TopicPartition, int]] = {}
+        self.clean = not self._known
+        """Whether the logs were closed in order."""
+
+    def __enter__(self) -> Self:
+        """Take it."""
+        if not self._known:
+            return self
+        self._lock = RootLock(self._root)
+        try:
+            self._check_journal()
+            path = self._file(CLEAN_SHUTDOWN_FILE)
+            self.clean = self._fs.exists(path)
+            if self.clean:
+                epoch = read_clean_shutdown(self._fs, path)
+                self._epoch = NO_BROKER_EPOCH if epoch is None else epoch
+                self._fs.unlink(path)
+                self._fs.sync_directory(self._root)
+        except BaseException:
+            self._lock.release()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Say that all is in order, if it is, and let go."""
+        if self._lock is None:
+            return
+        try:
+            if self.clean and not self._open:
+                write_clean_shutdown(self._fs, self._file(CLEAN_SHUTDOWN_FILE), self._epoch)
+        finally:
+            self._lock.release()
+
+    def _file(self, name: str) -> str:
+        return f"{self._root}/{name}"
+
+    def _check_journal(self) -> None:
+        if read_journal(self._fs, self._root).pending is not None:
+            raise LogError(
+                f"a bulk write to {self._root} was cut short ({JOURNAL_FILE}): open the root with "
+                "tidelog.open first, which finishes it or takes it back"
+            )
+
+    def opening(self) -> None:
+        """A log is about to be opened: unless `closed` follows, the root is not in order."""
+        self._open += 1
+
+    def closed(self) -> None:
+        """It was closed in order."""
+        self._open -= 1
+
+    def checkpoint(self, kind: Checkpoint) -> dict[TopicPartition, int]:
+        """What a checkpoint says."""
+        if kind not in self._checkpoints:
+            self._checkpoints[kind] = read_offset_checkpoint(self._fs, self._file(kind.value))
+        return self._checkpoints[kind]
+
+    def write(self, kind: Checkpoint, partition: TopicPartition, offset: int) -> None:
+        """Say something of a partition in a checkpoint, durably; nothing where there is no root."""
+        if self._known:
+            offsets = self.checkpoint(kind)
+            offsets[partition] = offset
+            write_offset_checkpoint(self._fs, self._file(kind.value), offsets)
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """One log."""
+
+    request: Compaction
+    hold: _Hold
+    partition: TopicPartition
+    path: str
+    config: LogConfig
+    offset_map: OffsetMap
+    observe: Observer
+    check: Callable[[], None] | None
+
+    def run(self) -> Compacted:
+        self.hold.opening()
+        log = self._opened()
+        try:
+            with log:
+                done = self._compact(log)
+                end = log.log_end_offset
+        finally:
+            if not log.is_offline:
+                self.hold.closed()
+        self.hold.write(Checkpoint.RECOVERY_POINTS, self.partition, end)
+        return done
+
+    def _opened(self) -> Log:
+        hold, partition = self.hold, self.partition
+        log = Log.open(
+            self.path,
+            self.config,
+            clean=hold.clean,
+            log_start_offset=hold.checkpoint(Checkpoint.LOG_STARTS).get(partition, 0),
+            recovery_point=hold.checkpoint(Checkpoint.RECOVERY_POINTS).get(partition, 0),
+            fs=self.request.fs,
+        )
+        marks = hold.checkpoint(Checkpoint.HIGH_WATERMARKS)
+        log.update_high_watermark(marks.get(partition, log.log_end_offset))
+        return log
+
+    def _compact(self, log: Log) -> Compacted:
+        segments = log.segments
+        done = Compacted(self.partition, self.path, len(segments), segments.size_in_bytes)
+        if facts_of(log).gains_by_a_roll:
+            log.roll()
+        cleaned = self.hold.checkpoint(Checkpoint.CLEANED).get(self.partition)
+        checkpoint = None if self.request.from_start else cleaned
+        plan = plan_cleaning(facts_of(log), checkpoint, self.request.now_ms)
+        report = None
+        if plan.cleanable_bytes:
+            with self.observe(self.partition, plan) as advance:
+                report = clean_splitting(
+                    log,
+                    self.offset_map,
+                    first_dirty_offset=plan.first_dirty_offset,
+                    upper_bound=plan.first_uncleanable_offset,
+                    now_ms=self.request.now_ms,
+                    check=self.check,
+                    progress=_Deltas(advance),
+                    checkpoint=lambda end: self.hold.write(Checkpoint.CLEANED, self.partition, end),
+                )
+        return replace(
+            done,
+            segments=len(log.segments),
+            size_bytes=log.size,
+            last_stable_offset=log.last_stable_offset,
+            first_dirty_offset=plan.first_dirty_offset,
+            end_offset=plan.first_dirty_offset if report is None else report.end_offset,
+            report=report,
+        )
+
+
+class _Deltas:
+    """Tells of progress in what was done since the last time."""
+
+    def __init__(self, advance: Advance) -> None:
+        self._advance = advance
+        self._last = CleanProgress(CleanStage.MAPPING, 0, 0)
+
+    def __call__(self, now: CleanProgress) -> None:
+        last = self._last
+        same = now.stage is last.stage and now.done >= last.done
+        self._advance(now.done - last.done if same else now.done)
+        self._last = now

@@ -1,0 +1,51 @@
+"""What compacting logs at rest would do, by a look at their files: nothing is locked, opened or changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tidelog.cleanup.choice import LogFacts, LogToClean, plan_cleaning, when_rolled
+from tidelog.manager.metadata.files import read_cluster_metadata
+from tidelog.manager.store.root import Checkpoint
+from tidelog.manager.upkeep.compacting import Compaction, compaction_config
+from tidelog.scanning.partitions import find_partitions
+from tidelog.scanning.views import view_at_rest
+from tidelog.storage import read_offset_checkpoint
+from tidelog.storage.names import parse_partition_directory
+from tidelog.types import TopicPartition
+
+__all__ = ["PlannedCompaction", "plan_at_rest"]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCompaction:
+    """A compacted log, and what of it would be cleaned once its active segment is rolled."""
+
+    partition: TopicPartition
+    plan: LogToClean
+    segments: int
+    size_bytes: int
+
+
+def plan_at_rest(request: Compaction) -> Iterator[PlannedCompaction]:
+    """Look at one log after the other; the clean ones are told too, those that are not compacted are not."""
+    image = read_cluster_metadata(request.fs, request.root).image
+    marks, cleaned = (
+        read_offset_checkpoint(request.fs, f"{request.root}/{kind.value}")
+        for kind in (Checkpoint.HIGH_WATERMARKS, Checkpoint.CLEANED)
+    )
+    for name in request.names:
+        partition = parse_partition_directory(name).topic_partition
+        config = compaction_config(request, partition, image)
+        if config is None:
+            continue
+        (found,) = find_partitions(f"{request.root}/{name}")
+        if not found.segments:
+            continue
+        segments, offsets = view_at_rest(found)
+        end = offsets.log_end.message_offset
+        stable = min(offsets.last_stable_offset, marks.get(partition, end))
+        facts = when_rolled(LogFacts(tuple(segments), config, offsets.log_start, stable, end))
+        plan = plan_cleaning(facts, None if request.from_start else cleaned.get(partition), request.now_ms)
+        yield PlannedCompaction(partition, plan, len(segments), segments.size_in_bytes)

@@ -1,0 +1,81 @@
+"""What retention would delete from files at rest; nothing is changed, nothing locked.
+
+The log start and the high watermark are the root's checkpoints'; without one, the first segment's base offset
+and the log end. The configuration is the metadata's, over it what is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tidelog.cleanup import RetentionPlan, plan_retention
+from tidelog.config import LogConfig
+from tidelog.manager.metadata.files import read_cluster_metadata
+from tidelog.manager.store.root import Checkpoint
+from tidelog.manager.store.topics import known_config
+from tidelog.segment import SealedSegment
+from tidelog.storage import Directory, FileSystem, read_offset_checkpoint
+from tidelog.storage.names import (
+    CLUSTER_METADATA_TOPIC,
+    FileKind,
+    SegmentFileName,
+    parse_partition_directory,
+    parse_segment_file,
+)
+from tidelog.types import TopicPartition
+
+__all__ = ["PlannedRetention", "plan_root_retention"]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRetention:
+    """A partition and what would go."""
+
+    partition: TopicPartition
+    path: str
+    config: LogConfig
+    segments: int
+    plan: RetentionPlan
+
+
+def plan_root_retention(
+    fs: FileSystem, root: str, names: list[str], now_ms: int, settings: Mapping[str, str]
+) -> Iterator[PlannedRetention]:
+    """The plan for each of a root's partition directories; the metadata log is never among them."""
+    starts = read_offset_checkpoint(fs, f"{root}/{Checkpoint.LOG_STARTS.value}")
+    marks = read_offset_checkpoint(fs, f"{root}/{Checkpoint.HIGH_WATERMARKS.value}")
+    image = read_cluster_metadata(fs, root).image
+    for name in names:
+        partition = parse_partition_directory(name).topic_partition
+        if partition.topic == CLUSTER_METADATA_TOPIC:
+            continue
+        known, _ = known_config(image.topic_config(partition.topic), LogConfig())
+        config = LogConfig.from_properties(settings, known)
+        path = f"{root}/{name}"
+        segments = _segments(fs, path)
+        try:
+            end = segments[-1].next_offset() if segments else 0
+            first = segments[0].base_offset if segments else 0
+            plan = plan_retention(
+                segments,
+                config,
+                log_start_offset=max(starts.get(partition, 0), first),
+                high_watermark=min(marks.get(partition, end), end),
+                log_end_offset=end,
+                now_ms=now_ms,
+            )
+        finally:
+            for segment in segments:
+                segment.close()
+        yield PlannedRetention(partition, path, config, len(segments), plan)
+
+
+def _segments(fs: FileSystem, path: str) -> list[SealedSegment]:
+    directory = Directory(path, fs)
+    bases = []
+    for entry in fs.list(path):
+        file = parse_segment_file(entry.name)
+        if file is not None and file == SegmentFileName(file.offset, FileKind.LOG):
+            bases.append(file.offset)
+    return [SealedSegment.open(directory, base) for base in sorted(bases)]
