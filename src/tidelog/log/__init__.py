@@ -1,15 +1,13 @@
 """One partition as Kafka keeps it: append, read, roll, truncate, recover.
 
-    log          the coordinator: `Log`                     state         what it is made of, what readers see
-    reader       its reading side                           segments      its segments, an immutable value
-
-    incoming, contents, validation, appends, appending      from records to written batches
-    sequences, runs, transactions, markers, producers       idempotent producers and transactions
-    snapshots, snapshot_files, producer_loading             their state on disk
-    offsets, epochs, epoch_file                             key offsets, leader epochs
-    reading, committed, lookups                             reads, by offset and by time
-    rolls, rolling, flushing, truncation, deletion          what happens to segments
-    leftovers, loader                                       opening, after an orderly stop and after a crash
+    log          the coordinator: `Log`
+    state        what it is made of, and the picture of it that readers see
+    append/      from records to written batches
+    producers/   idempotent producers and transactions, and their state on disk
+    read/        reads, by offset and by time
+    segments/    the segments, an immutable value; rolls, splits and deletions
+    opening/     from files to a log, after an orderly stop and after a crash
+    flushing, truncation, offsets, epochs, epoch_file, scheduling
 
 Values and decisions are modules of their own, without files; those that act on files are short.
 """
