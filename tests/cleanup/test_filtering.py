@@ -16,8 +16,8 @@ from tidelog.index import AbortedTxn
 from tidelog.kernels import cleaning
 from tidelog.log.producers.sequences import BatchMetadata, ProducerState
 from tidelog.log.producers.transactions import TxnMarker
+from tidelog.protocol.control_records import ControlType, UnknownControl, control_fields
 from tidelog.records import encode_batches, scan_batches
-from tidelog.records.control import ControlType, UnknownControl, control_fields
 from tidelog.types import Codec
 
 NOW = 1_000_000

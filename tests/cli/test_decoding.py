@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from tests.cli.command import run
 from tests.golden import GOLDEN
 from tidelog.cli.decoding import Decoded, Undecodable, make_decoder
-from tidelog.cli.decoding.notation import parse_messages
 from tidelog.cli.decoding.texts import visible
+from tidelog.protocol.notation import parse_messages
+from tidelog.protocol.primitives import Reader
 from tidelog.records import Record, decode_records, encode_records
-from tidelog.records.compact import Reader
 
 SCHEMA = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
 INTERNAL = {

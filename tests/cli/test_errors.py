@@ -14,8 +14,8 @@ import pytest
 
 from tests.cli.command import COMMAND, on_terminal, run
 from tests.golden import GOLDEN, golden_partition
+from tidelog.protocol.control_records import SnapshotFooter
 from tidelog.records import Record, encode_kraft_control, encode_records, scan_batches
-from tidelog.records.control import SnapshotFooter
 from tidelog.types import Codec
 
 MISSING = "no-such-file.log"

@@ -10,8 +10,8 @@ from typing import Any
 from tests.golden import GoldenPartition
 from tidelog.config import LogConfig
 from tidelog.log import AppendOrigin, Log, LogAppendInfo
+from tidelog.protocol.control_records import EndTxnMarker
 from tidelog.records import Record, StoredRecord, decode_records, encode_end_txn_marker, encode_records
-from tidelog.records.control import EndTxnMarker
 from tidelog.types import Codec, FetchIsolation
 
 __all__ = [

@@ -10,7 +10,10 @@ import pytest
 
 from tidelog.manager.background.scheduler import BackgroundThread, TaskQueue
 from tidelog.manager.metadata.image import MetadataImage
-from tidelog.manager.metadata.records import (
+from tidelog.manager.metadata.registration import FEATURES, Place, Registration, bootstrap, changes
+from tidelog.manager.store.placement import place
+from tidelog.manager.store.survey import Fate, Found, judge
+from tidelog.protocol.metadata_records import (
     ConfigRecord,
     FeatureLevelRecord,
     MetadataRecord,
@@ -22,9 +25,6 @@ from tidelog.manager.metadata.records import (
     TopicRecord,
     UnknownRecord,
 )
-from tidelog.manager.metadata.registration import FEATURES, Place, Registration, bootstrap, changes
-from tidelog.manager.store.placement import place
-from tidelog.manager.store.survey import Fate, Found, judge
 from tidelog.storage.names import parse_partition_directory
 
 A, B, OTHER = (uuid.UUID(int=number << 100 | 5) for number in (1, 2, 3))

@@ -24,7 +24,8 @@ from tidelog.manager.metadata.files import (
     write_bootstrap,
 )
 from tidelog.manager.metadata.image import MetadataImage, PartitionImage
-from tidelog.manager.metadata.records import (
+from tidelog.protocol.control_records import SnapshotFooter, SnapshotHeader
+from tidelog.protocol.metadata_records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     ConfigRecord,
@@ -42,7 +43,6 @@ from tidelog.manager.metadata.records import (
     parse_record,
 )
 from tidelog.records import decode_records, encode_kraft_control, scan_batches
-from tidelog.records.control import SnapshotFooter, SnapshotHeader
 from tidelog.storage import LOCAL
 from tidelog.storage.metadata import format_id
 

@@ -24,8 +24,8 @@ from tidelog.errors import (
 )
 from tidelog.manager import BrokerConfig
 from tidelog.manager.metadata.files import METADATA_DIRECTORY, read_bootstrap
-from tidelog.manager.metadata.records import PartitionRecord
 from tidelog.manager.store.events import Event, LoadFinished, LoadProgress, LoadStarted, LogFailed, LogStrayed
+from tidelog.protocol.metadata_records import PartitionRecord
 from tidelog.storage import LOCAL, read_offset_checkpoint
 from tidelog.storage.metadata import format_id, read_meta_properties
 from tidelog.types import TopicPartition

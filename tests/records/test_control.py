@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from tests.golden import GOLDEN, golden_partition
 from tidelog.errors import BadVarintError, CorruptRecordError, InvalidInputError, RecordOverrunError
-from tidelog.records.batches import scan_batches
-from tidelog.records.control import (
+from tidelog.protocol.control_records import (
     ControlRecord,
     ControlType,
     Endpoint,
@@ -27,10 +26,10 @@ from tidelog.records.control import (
     UnknownControl,
     Voter,
     control_fields,
-    encode_end_txn_marker,
-    encode_kraft_control,
     parse_control,
 )
+from tidelog.records.batches import scan_batches
+from tidelog.records.control_batches import encode_end_txn_marker, encode_kraft_control
 from tidelog.records.record import decode_records
 
 if TYPE_CHECKING:

@@ -13,9 +13,10 @@ finding         a batch in the middle of a log, without an index
 
 from __future__ import annotations
 
+from tidelog.protocol.control_records import parse_control
 from tidelog.records.batches import BatchScan, BatchTable, scan_batches, walk_batches
 from tidelog.records.builder import DEFAULT_BATCH_BYTES, BatchOptions, EncodedBatches, encode_batches
-from tidelog.records.control import encode_end_txn_marker, encode_kraft_control, parse_control
+from tidelog.records.control_batches import encode_end_txn_marker, encode_kraft_control
 from tidelog.records.decode import decode_batches, iter_record_batches, read_record_batches
 from tidelog.records.legacy_builder import encode_legacy_records
 from tidelog.records.record import Header, Record, StoredRecord, decode_records, encode_records

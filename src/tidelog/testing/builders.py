@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Self
 from tidelog.config import LogConfig
 from tidelog.errors import InvalidInputError
 from tidelog.log import AppendOrigin, Log
+from tidelog.protocol.control_records import EndTxnMarker
 from tidelog.records import Record, encode_end_txn_marker
-from tidelog.records.control import EndTxnMarker
 from tidelog.types import Codec
 
 if TYPE_CHECKING:

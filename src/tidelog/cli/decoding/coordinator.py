@@ -13,11 +13,11 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from tidelog.cli.decoding import coordinator_formats as formats
 from tidelog.cli.decoding.decoder import Decoded, Undecodable
-from tidelog.cli.decoding.notation import Message, parse_messages
 from tidelog.errors import CorruptRecordError
-from tidelog.records.compact import Reader
+from tidelog.protocol import coordinator_formats as formats
+from tidelog.protocol.notation import Message, parse_messages
+from tidelog.protocol.primitives import Reader
 
 __all__ = ["CoordinatorDecoder", "coordinator_decoder"]
 

@@ -11,11 +11,11 @@ import re
 from functools import cache
 
 from tidelog.cli.decoding.decoder import Decoded, Undecodable
-from tidelog.cli.decoding.metadata_formats import METADATA
-from tidelog.cli.decoding.notation import Message, parse_messages
 from tidelog.errors import CorruptRecordError
-from tidelog.manager.metadata.records import FRAME_VERSION
-from tidelog.records.compact import Reader
+from tidelog.protocol.metadata_formats import METADATA
+from tidelog.protocol.metadata_records import FRAME_VERSION
+from tidelog.protocol.notation import Message, parse_messages
+from tidelog.protocol.primitives import Reader
 
 __all__ = ["MetadataDecoder"]
 

@@ -7,7 +7,7 @@ import json
 import uuid
 from typing import Any
 
-from tidelog.records.control import (
+from tidelog.protocol.control_records import (
     ControlRecord,
     EndTxnMarker,
     KRaftVersion,

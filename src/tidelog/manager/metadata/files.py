@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING
 
 from tidelog.errors import CorruptRecordError
 from tidelog.manager.metadata.image import MetadataImage
-from tidelog.manager.metadata.records import MetadataRecord, format_record, parse_record
+from tidelog.protocol.control_records import KRaftVoters, SnapshotFooter, SnapshotHeader
+from tidelog.protocol.metadata_records import MetadataRecord, format_record, parse_record
 from tidelog.records import (
     Record,
     StoredRecord,
@@ -30,7 +31,6 @@ from tidelog.records import (
     encode_records,
     parse_control,
 )
-from tidelog.records.control import KRaftVoters, SnapshotFooter, SnapshotHeader
 from tidelog.storage import FileSystem, atomic_write, map_file, read_file
 from tidelog.storage.names import CLUSTER_METADATA_TOPIC, FileKind, Transient, parse_segment_file
 

@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidelog.manager.metadata.image import MetadataImage, PartitionImage, TopicImage
-from tidelog.manager.metadata.records import (
+from tidelog.protocol.metadata_records import (
     ConfigRecord,
     FeatureLevelRecord,
     MetadataRecord,

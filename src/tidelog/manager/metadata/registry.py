@@ -26,8 +26,8 @@ from tidelog.manager.metadata.files import (
     write_bootstrap,
 )
 from tidelog.manager.metadata.image import MetadataImage
-from tidelog.manager.metadata.records import MetadataRecord
 from tidelog.manager.metadata.registration import Registration, bootstrap, changes
+from tidelog.protocol.metadata_records import MetadataRecord
 from tidelog.storage import FileSystem, read_file
 
 __all__ = ["Registry"]

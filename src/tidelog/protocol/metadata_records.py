@@ -1,6 +1,6 @@
 """Records of KRaft's metadata log, as far as they say which topics there are.
 
-A record's value is a frame and the message, in Kafka's flexible format (`records.compact`):
+A record's value is a frame and the message, in Kafka's flexible format (`protocol.primitives`):
 
     frame version   unsigned varint, 1
     api key         unsigned varint       what the message is
@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tidelog.errors import CorruptRecordError, InvalidInputError
-from tidelog.records.compact import (
+from tidelog.protocol.primitives import (
     NO_TAGS,
     Reader,
     compact_array,

@@ -12,7 +12,7 @@ A control batch (attribute bit 5) holds records whose key is version i16, type i
                           voter: id i32, directory id uuid, endpoints [], least and most KRaft version i16 i16
                           with tags, tags; endpoint: name, host, port u16, tags
 
-[] is a compact array, strings are compact too, tags are skipped (`records.compact`). Versions above those
+[] is a compact array, strings are compact too, tags are skipped (`primitives`). Versions above those
 known are read as the newest known; a type that is not known is no error, it is to be ignored
 (`UnknownControl`).
 """
@@ -24,13 +24,9 @@ import struct
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Unpack
-
-import pyarrow as pa
 
 from tidelog.errors import InvalidInputError
-from tidelog.records.builder import BatchOptions, encode_batches
-from tidelog.records.compact import NO_TAGS, Reader, compact_array, compact_string
+from tidelog.protocol.primitives import NO_TAGS, Reader, compact_array, compact_string
 
 __all__ = [
     "ControlRecord",
@@ -46,8 +42,6 @@ __all__ = [
     "UnknownControl",
     "Voter",
     "control_fields",
-    "encode_end_txn_marker",
-    "encode_kraft_control",
     "parse_control",
 ]
 
@@ -308,44 +302,3 @@ def _kraft_voter(voter: KRaftVoter) -> bytes:
     return b"".join(
         (struct.pack(">i", voter.id), voter.directory_id.bytes, compact_array(endpoints), versions, NO_TAGS)
     )
-
-
-def encode_end_txn_marker(
-    marker: EndTxnMarker,
-    *,
-    producer_id: int,
-    producer_epoch: int,
-    timestamp: int,
-    base_offset: int = 0,
-    leader_epoch: int = -1,
-) -> bytes:
-    """The control batch that ends a producer's transaction, ready to be appended."""
-    return _control_batch(
-        marker,
-        timestamp,
-        base_offset=base_offset,
-        leader_epoch=leader_epoch,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        transactional=True,
-    )
-
-
-def encode_kraft_control(
-    record: LeaderChange | SnapshotHeader | SnapshotFooter | KRaftVersion | KRaftVoters,
-    *,
-    timestamp: int,
-    leader_epoch: int,
-    base_offset: int = 0,
-) -> bytes:
-    """A control batch of the Raft quorum (metadata log, snapshots), ready to be appended."""
-    return _control_batch(record, timestamp, base_offset=base_offset, leader_epoch=leader_epoch)
-
-
-def _control_batch(record: ControlRecord, timestamp: int, **options: Unpack[BatchOptions]) -> bytes:
-    key, value = control_fields(record)
-    columns = pa.record_batch(
-        {"key": [key], "value": [value], "timestamp": pa.array([timestamp], pa.int64())}
-    )
-    options["control"] = True
-    return bytes(encode_batches(columns, **options))

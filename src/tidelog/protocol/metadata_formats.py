@@ -1,6 +1,6 @@
 """The messages of KRaft's metadata log, in the notation of `notation`.
 
-A record has no key; its value is a frame (see `manager.metadata.records`) and one of these.
+A record has no key; its value is a frame (see `protocol.metadata_records`) and one of these.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
     wire: name and type; `@` the versions that have it (@3+, @1, else all); `#` its tag, where it is a tagged
     field; `?` after a type that may be null; `[]` before the type of an array's elements; `{...}` structures.
 
-The wire: numbers big-endian. Flexible versions have compact strings, bytes and arrays (`records.compact`) and
+The wire: numbers big-endian. Flexible versions have compact strings, bytes and arrays (`primitives`) and
 tagged fields after each structure; older ones have i16 (strings) or i32 lengths, -1 for null. A structure
 that may be null has a byte before it, negative for null (in a tagged field 0 for null).
 
@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from tidelog.errors import CorruptRecordError, RecordOverrunError
-from tidelog.records.compact import Reader
+from tidelog.protocol.primitives import Reader
 from tidelog.storage.metadata import format_id
 
 __all__ = ["Message", "parse_messages"]
