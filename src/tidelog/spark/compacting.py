@@ -293,9 +293,7 @@ class _Job:
     def _checkpoint(self, partition: Partition, end_offset: int) -> None:
         root, name = partition.root, partition.topic_partition
         if root is not None:
-            with self._lock:
-                known = root.checkpoints[Checkpoint.CLEANED]
-                root.write_checkpoint(Checkpoint.CLEANED, {**known, name: end_offset})
+            root.add_to_checkpoint(Checkpoint.CLEANED, {name: end_offset})
 
     def _tasks(self, work: Callable[[int, Any], Any], splits: Sequence[Any]) -> list[Any]:
         """What tasks answer for each split, in order."""

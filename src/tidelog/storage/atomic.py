@@ -3,12 +3,18 @@
 1. write `<path>.tmp` (what a crash left there is overwritten);  2. fsync it;  3. rename it over `<path>`;
 4. fsync the directory. A crash before 3 leaves the old file, after 3 the old or the new one, never a mixture.
 `atomic_create` links in step 3, which fails where the name is taken.
+
+Threads that replace the same file take turns: each replacement is whole, and the last one stays. Which of
+them is the newest is for the caller to know, who holds a lock of his own around computing and writing.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tidelog.storage.files import FileSystem, parent, rename_noreplace
@@ -17,6 +23,38 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, StrPath
 
 __all__ = ["atomic_create", "atomic_write"]
+
+
+class _Turns:
+    """A lock for each file that is being replaced, for as long as somebody wants it."""
+
+    def __init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        """Begin anew: after a fork, a thread that held a lock is not there to let go of it."""
+        self._guard = threading.Lock()
+        self._users: dict[str, int] = {}
+        self._locks: dict[str, threading.Lock] = {}
+
+    @contextmanager
+    def of(self, path: str) -> Iterator[None]:
+        name = os.path.abspath(path)
+        with self._guard:
+            lock = self._locks.setdefault(name, threading.Lock())
+            self._users[name] = self._users.get(name, 0) + 1
+        try:
+            with lock:
+                yield
+        finally:
+            with self._guard:
+                self._users[name] -= 1
+                if not self._users[name]:
+                    del self._users[name], self._locks[name]
+
+
+_turns = _Turns()
+os.register_at_fork(after_in_child=_turns.renew)
 
 
 def atomic_write(
@@ -34,10 +72,11 @@ def atomic_write(
     """
     target = os.fspath(path)
     temporary = temporary or f"{target}.tmp"
-    _write(fs, temporary, data)
-    fs.rename(temporary, target)
-    if sync_directory:
-        fs.sync_directory(parent(target))
+    with _turns.of(target):
+        _write(fs, temporary, data)
+        fs.rename(temporary, target)
+        if sync_directory:
+            fs.sync_directory(parent(target))
 
 
 def atomic_create(fs: FileSystem, path: StrPath, data: ReadableBuffer) -> None:

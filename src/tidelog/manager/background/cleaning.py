@@ -95,7 +95,7 @@ class Cleaning:
         self._states = states
         self._retain = retain
         self._take_offline = take_offline
-        self._lock = threading.Lock()  # held by whoever changes a checkpoint or a number
+        self._lock = threading.Lock()  # held by whoever changes a number
         self._turn = threading.Lock()  # held by whoever cleans: there is one map
         self._uncleanable: dict[TopicPartition, str] = {}
         self._numbers = CleaningMetrics()
@@ -168,10 +168,9 @@ class Cleaning:
         self._write_or_go_offline(target, partition, offset)
         self._write_or_go_offline(source, partition, None)
 
-    def truncated(self, partition: Partition) -> None:
-        """A log was truncated: it is clean up to its active segment at most, whatever it grows to."""
+    def truncated(self, partition: Partition, end: int) -> None:
+        """A log was truncated: it is clean up to what is its active segment then at most."""
         root, name = partition.root, partition.topic_partition
-        end = partition.log.segments.last.base_offset
         if root is not None and root.checkpoints[Checkpoint.CLEANED].get(name, 0) > end:
             self._write_or_go_offline(root, name, end)
 
@@ -348,17 +347,15 @@ class Cleaning:
 
     def _write(self, root: Root, partition: TopicPartition, offset: int | None) -> None:
         """Say how far a partition is clean; None: say nothing of it any more."""
-        with self._lock:
-            offsets = dict(root.checkpoints[Checkpoint.CLEANED])
-            if offset is None:
-                offsets.pop(partition, None)
-            else:
-                offsets[partition] = offset
-            try:
-                root.ensure_lock()
-                root.write_checkpoint(Checkpoint.CLEANED, offsets)
-            except (OSError, LogLockedError) as error:
-                raise _CheckpointError(str(error)) from error
+
+        def change(known: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+            others = {name: end for name, end in known.items() if name != partition}
+            return others if offset is None else {**others, partition: offset}
+
+        try:
+            root.update_checkpoint(Checkpoint.CLEANED, change)
+        except (OSError, LogLockedError) as error:
+            raise _CheckpointError(str(error)) from error
 
     def _write_or_go_offline(self, root: Root, partition: TopicPartition, offset: int | None) -> None:
         if root.offline is not None:

@@ -13,7 +13,8 @@ takes that log offline. The others go on.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 from tidelog.cleanup import RetentionPlan, apply_retention
 from tidelog.errors import LogClosedError, LogLockedError, LogOfflineError
@@ -97,21 +98,24 @@ class Maintenance:
         for root in self._roots:
             if root.offline is not None:
                 continue
-            # What is offline, and still there, keeps what was written down last.
-            before = root.checkpoints[kind]
-            offsets = {
-                partition.topic_partition: before[partition.topic_partition]
-                for partition in self._partitions()
-                if partition.root is root and partition.topic_partition in before and not partition.is_online
-            }
-            for partition, log in self._logs(root):
-                if (found := offset(log)) is not None:
-                    offsets[partition.topic_partition] = found
             try:
-                root.ensure_lock()
-                root.write_checkpoint(kind, offsets)
+                root.update_checkpoint(kind, partial(self._offsets, root, offset))
             except (OSError, LogLockedError) as error:
                 self.take_offline(root, error)
+
+    def _offsets(
+        self, root: Root, offset: Callable[[Log], int | None], before: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """What a checkpoint should say now. What is offline, and still there, keeps what it said last."""
+        offsets = {
+            partition.topic_partition: before[partition.topic_partition]
+            for partition in self._partitions()
+            if partition.root is root and partition.topic_partition in before and not partition.is_online
+        }
+        for partition, log in self._logs(root):
+            if (found := offset(log)) is not None:
+                offsets[partition.topic_partition] = found
+        return offsets
 
     def take_offline(self, root: Root, why: BaseException) -> None:
         """Use a root no more, and none of its logs."""

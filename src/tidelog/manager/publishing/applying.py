@@ -242,7 +242,7 @@ def _raise_starts(pending: PendingWrite, find: Find) -> None:
             partition.delete_records(one.new_log_start)
             raised.setdefault(partition.root, {})[one.topic_partition] = partition.log_start_offset
     for root, starts in raised.items():
-        root.write_checkpoint(Checkpoint.LOG_STARTS, {**root.checkpoints[Checkpoint.LOG_STARTS], **starts})
+        root.add_to_checkpoint(Checkpoint.LOG_STARTS, starts)
 
 
 def take_back(fs: FileSystem, root: Root, pending: PendingWrite, find: Find) -> None:

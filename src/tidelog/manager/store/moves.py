@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 
 import numpy as np
 
@@ -40,9 +41,17 @@ _NEARLY = 1000
 
 
 def move_log(
-    partition: Partition, target: Root, env: Environment, register: Callable[[], None]
+    partition: Partition,
+    target: Root,
+    env: Environment,
+    lock: AbstractContextManager[object],
+    register: Callable[[], None],
 ) -> Log | None:
-    """Move a partition; its old log, which is for the caller to delete. None if it is there already."""
+    """Move a partition; its old log, which is for the caller to delete. None if it is there already.
+
+    `lock` is held while topics change: the switch is such a change. It is taken before the partition's gate,
+    as everybody takes them.
+    """
     if partition.root is target:
         return None
     source = partition.log
@@ -55,7 +64,7 @@ def move_log(
             future.flush()
             if source.log_end_offset - copied <= _NEARLY:
                 break
-        with partition.gate:  # steps 3 to 5
+        with lock, partition.gate:  # steps 3 to 5
             if source.truncations != truncations:
                 _cut_to_common(source, future)
             _copy(source, future)

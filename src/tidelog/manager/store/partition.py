@@ -59,6 +59,8 @@ class Partition:
         self.flushes = FlushTimes()
         self.gate = threading.RLock()
         """Held by whoever appends to the log or puts another in its place."""
+        self.moving = threading.Lock()
+        """Held while it moves to another root: one move at a time. Taken before any other lock."""
         self._log: Log | None = None
         self._root: Root | None = None
         self._offline: BaseException | None = None

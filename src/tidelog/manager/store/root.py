@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import enum
 import logging
+import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -113,6 +114,7 @@ class Root:
         self.checkpoints: dict[Checkpoint, Offsets] = {kind: {} for kind in Checkpoint}
         """What the checkpoints say."""
         self._lock = lock
+        self._writing = threading.Lock()  # held from before a checkpoint is computed until it is written
 
     def __repr__(self) -> str:
         """With its path."""
@@ -150,10 +152,21 @@ class Root:
         self.fs.sync_directory(self.path)
         return True, NO_BROKER_EPOCH if epoch is None else epoch
 
-    def write_checkpoint(self, kind: Checkpoint, offsets: Offsets) -> None:
-        """Replace a checkpoint, durably."""
-        write_offset_checkpoint(self.fs, self.file(kind.value), offsets)
-        self.checkpoints[kind] = dict(offsets)
+    def update_checkpoint(self, kind: Checkpoint, change: Callable[[Offsets], Offsets]) -> None:
+        """Replace a checkpoint, durably, by what `change` makes of it.
+
+        One thread at a time computes and writes, so that the newest state is the one that stays. `change`
+        may take no lock that is held by somebody who writes a checkpoint.
+        """
+        with self._writing:
+            self.ensure_lock()
+            offsets = dict(change(self.checkpoints[kind]))
+            write_offset_checkpoint(self.fs, self.file(kind.value), offsets)
+            self.checkpoints[kind] = offsets
+
+    def add_to_checkpoint(self, kind: Checkpoint, offsets: Offsets) -> None:
+        """Say this of some partitions in a checkpoint, durably, and of the others what it says."""
+        self.update_checkpoint(kind, lambda known: {**known, **offsets})
 
     def write_clean_shutdown(self) -> None:
         """Say that all is in order: the very last thing that is done."""

@@ -184,8 +184,7 @@ class Store:
     @property
     def topics(self) -> Mapping[str, Topic]:
         """The topics by name."""
-        with self._lock:
-            return dict(self._topics)
+        return dict(self._topics)
 
     def topic(self, name: str) -> Topic:
         """The topic called `name`."""
@@ -211,8 +210,8 @@ class Store:
         return iter(self._partitions())
 
     def _partitions(self) -> list[Partition]:
-        with self._lock:
-            return [partition for topic in self._topics.values() for partition in topic]
+        """All partitions. Takes no lock: whoever writes a checkpoint or listens to events may ask."""
+        return [partition for topic in list(self._topics.values()) for partition in topic]
 
     def metrics(self) -> StoreMetrics:
         """Offsets, sizes, segments and flush times of everything, now; and how it was loaded."""
@@ -272,7 +271,7 @@ class Store:
             made[number].attach(log, root)
         for root in set(places.values()):
             self._env.fs.sync_directory(root.path)
-        topic.partitions |= made
+        topic.partitions = topic.partitions | made
         self._topics[topic.name] = topic
 
     def delete_topic(self, name: str) -> None:
@@ -282,6 +281,8 @@ class Store:
             topic = self.topic(name)
             self._opened.registry.register(removed=[topic.topic_id])
             del self._topics[name]
+            # A move that is under way fails for want of its log, and removes its copy itself.
+            under_way = {number for number, one in topic.partitions.items() if one.moving.locked()}
             for partition in topic:
                 with self._cleaning.paused(partition.topic_partition):
                     if partition.is_online:
@@ -289,7 +290,7 @@ class Store:
                 self._cleaning.forget(partition.topic_partition, partition.root)
             for root in self._online_roots():
                 for moving, path in list(unfinished_moves(self._env.fs, root.path)):
-                    if moving.topic == name:
+                    if moving.topic == name and moving.partition not in under_way:
                         remove_tree(self._env.fs, path)
             self._maintenance.checkpoint()
 
@@ -327,9 +328,9 @@ class Store:
         """Move a partition to another root, while it is read and written."""
         target = self._root(root)
         partition = self.partition(topic, number)
-        with self._cleaning.paused(partition.topic_partition):
+        with partition.moving, self._cleaning.paused(partition.topic_partition):
             source = partition.root
-            old = move_log(partition, target, self._env, lambda: self._register(topic))
+            old = move_log(partition, target, self._env, self._lock, lambda: self._register(topic))
             if old is not None:
                 self._cleaning.moved(partition.topic_partition, source, target)
                 self._delete_log(old)
@@ -342,9 +343,11 @@ class Store:
         """
         self._check_open()
         partition = self.partition(topic, number)
-        with self._cleaning.paused(partition.topic_partition), partition.gate:
-            cut = partition.log.truncate_to(offset)
-            self._cleaning.truncated(partition)
+        with self._cleaning.paused(partition.topic_partition):
+            with partition.gate:
+                cut = partition.log.truncate_to(offset)
+                end = partition.log.segments.last.base_offset
+            self._cleaning.truncated(partition, end)
         if cut:
             self._maintenance.checkpoint()
         return cut
