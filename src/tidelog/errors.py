@@ -15,6 +15,7 @@
     │   ├── IndexFullError          no room for another entry
     │   └── IndexOffsetOverflowError  an offset that cannot be told relative to the segment's base
     ├── InvalidInputError           the caller's request breaks a rule (also a ValueError)
+    │   ├── UnknownTopicOrPartitionError (also a LookupError), TopicExistsError
     │   ├── RecordTooLargeError, RecordBatchTooLargeError, InvalidTimestampError, InvalidRecordError
     │   ├── OffsetOutOfRangeError, OffsetsOutOfOrderError, UnexpectedAppendOffsetError
     │   ├── OutOfOrderSequenceError, InvalidProducerEpochError, InvalidTxnStateError
@@ -26,7 +27,8 @@
         ├── LogLockedError          another process holds the directory
         └── DataLossError           records that should be there are not
 
-Disk data raises from the first two branches, never `assert`; wrong calls raise from the third.
+Each error has the code that a Kafka broker answers in its place (`kafka_code`). Disk data raises from the
+first two branches, never `assert`; wrong calls raise from the third.
 """
 
 from __future__ import annotations
@@ -59,16 +61,21 @@ __all__ = [
     "RecordOverrunError",
     "RecordTooLargeError",
     "TidelogError",
+    "TopicExistsError",
     "TornBatchError",
     "TransactionCoordinatorFencedError",
     "UnexpectedAppendOffsetError",
     "UnknownCodecError",
     "UnknownMagicError",
+    "UnknownTopicOrPartitionError",
 ]
 
 
 class TidelogError(Exception):
     """Root of everything tidelog raises on purpose."""
+
+    kafka_code: int = -1  # UNKNOWN_SERVER_ERROR
+    """The error code that a Kafka broker answers in this case."""
 
 
 class CorruptRecordError(TidelogError):
@@ -77,6 +84,8 @@ class CorruptRecordError(TidelogError):
     `position` is the byte position of the batch in its file (or buffer), `offset` the batch's base offset as
     far as it could be read, `source` the file's name where it is known.
     """
+
+    kafka_code = 2  # CORRUPT_MESSAGE
 
     def __init__(
         self, reason: str, *, position: int = -1, offset: int | None = None, source: str | None = None
@@ -126,6 +135,8 @@ class UnknownMagicError(CorruptRecordError):
 class UnknownCodecError(CorruptRecordError):
     """A compression codec that does not exist, or not in that format."""
 
+    kafka_code = 76  # UNSUPPORTED_COMPRESSION_TYPE
+
 
 class BadVarintError(CorruptRecordError):
     """A variable-length number longer than it can be."""
@@ -146,6 +157,8 @@ class CompressionError(CorruptRecordError):
 class InvalidIndexError(TidelogError):
     """An index, snapshot or checkpoint file that breaks its own rules."""
 
+    kafka_code = 56  # KAFKA_STORAGE_ERROR
+
 
 class IndexFullError(InvalidIndexError):
     """No room for another index entry."""
@@ -158,25 +171,49 @@ class IndexOffsetOverflowError(InvalidIndexError):
 class InvalidInputError(TidelogError, ValueError):
     """The request breaks a rule; nothing was changed."""
 
+    kafka_code = 42  # INVALID_REQUEST
+
+
+class UnknownTopicOrPartitionError(InvalidInputError, LookupError):
+    """A topic or partition that is not there."""
+
+    kafka_code = 3  # UNKNOWN_TOPIC_OR_PARTITION
+
+
+class TopicExistsError(InvalidInputError):
+    """A topic of that name is there already."""
+
+    kafka_code = 36  # TOPIC_ALREADY_EXISTS
+
 
 class RecordTooLargeError(InvalidInputError):
     """A batch larger than `max.message.bytes`."""
+
+    kafka_code = 10  # MESSAGE_TOO_LARGE
 
 
 class RecordBatchTooLargeError(InvalidInputError):
     """An append larger than `segment.bytes`."""
 
+    kafka_code = 18  # RECORD_LIST_TOO_LARGE
+
 
 class InvalidTimestampError(InvalidInputError):
     """A timestamp outside what the topic or the column type allows."""
+
+    kafka_code = 32  # INVALID_TIMESTAMP
 
 
 class InvalidRecordError(InvalidInputError):
     """A record that its topic does not allow (no key on a compacted topic...)."""
 
+    kafka_code = 87  # INVALID_RECORD
+
 
 class OffsetOutOfRangeError(InvalidInputError):
     """An offset outside [log start, log end]."""
+
+    kafka_code = 1  # OFFSET_OUT_OF_RANGE
 
 
 class OffsetsOutOfOrderError(InvalidInputError):
@@ -190,25 +227,37 @@ class UnexpectedAppendOffsetError(InvalidInputError):
 class OutOfOrderSequenceError(InvalidInputError):
     """A producer's sequence number that leaves a gap."""
 
+    kafka_code = 45  # OUT_OF_ORDER_SEQUENCE_NUMBER
+
 
 class InvalidProducerEpochError(InvalidInputError):
     """A producer epoch older than the last one seen."""
+
+    kafka_code = 47  # INVALID_PRODUCER_EPOCH
 
 
 class InvalidTxnStateError(InvalidInputError):
     """An append that the transaction's state does not allow."""
 
+    kafka_code = 48  # INVALID_TXN_STATE
+
 
 class TransactionCoordinatorFencedError(InvalidInputError):
     """A marker from a transaction coordinator that has been replaced."""
+
+    kafka_code = 52  # TRANSACTION_COORDINATOR_FENCED
 
 
 class ConfigError(InvalidInputError):
     """An unknown config key or a bad value for a known one."""
 
+    kafka_code = 40  # INVALID_CONFIG
+
 
 class LogError(TidelogError):
     """The log as a whole cannot do what was asked."""
+
+    kafka_code = 56  # KAFKA_STORAGE_ERROR
 
 
 class LogOfflineError(LogError):

@@ -26,7 +26,13 @@ from typing import TYPE_CHECKING, Self
 from tidelog.cleanup import RetentionPlan
 from tidelog.cleanup.cleaner import CleanReport
 from tidelog.config import LogConfig
-from tidelog.errors import InvalidInputError, LogClosedError, TidelogError
+from tidelog.errors import (
+    InvalidInputError,
+    LogClosedError,
+    TidelogError,
+    TopicExistsError,
+    UnknownTopicOrPartitionError,
+)
 from tidelog.log import Log
 from tidelog.manager.background.cleaner_states import CleanerStates
 from tidelog.manager.background.cleaning import Cleaning
@@ -191,7 +197,7 @@ class Store:
         try:
             return self._topics[name]
         except KeyError:
-            raise InvalidInputError(f"there is no topic {name!r}") from None
+            raise UnknownTopicOrPartitionError(f"there is no topic {name!r}") from None
 
     def partition(self, topic: str, number: int = 0) -> Partition:
         """A partition of a topic."""
@@ -236,7 +242,7 @@ class Store:
         with self._lock:
             self._check_open()
             if name == CLUSTER_METADATA_TOPIC or name in self._topics:
-                raise InvalidInputError(f"there is a topic {name!r} already")
+                raise TopicExistsError(f"there is a topic {name!r} already")
             topic = Topic(name, random_id(), settings)
             self._add_partitions(topic, range(count), log_config)
             return topic

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tidelog.config import LogConfig
-from tidelog.errors import ConfigError, InvalidInputError
+from tidelog.errors import ConfigError, UnknownTopicOrPartitionError
 from tidelog.manager.metadata.registration import Place, Registration
 from tidelog.manager.store.partition import Partition
 
@@ -34,7 +34,7 @@ class Topic:
             return self.partitions[number]
         except KeyError:
             there = sorted(self.partitions)
-            raise InvalidInputError(
+            raise UnknownTopicOrPartitionError(
                 f"topic {self.name!r} has no partition {number} here, but {there}"
             ) from None
 
