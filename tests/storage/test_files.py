@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from tidelog.storage import LOCAL, DirEntry, map_file, read_file, rename_noreplace
 from tidelog.storage import local as local_module
+from tidelog.storage.local import LocalFile
 
 
 def descriptors() -> int:
@@ -107,7 +108,7 @@ def test_buffers_of_wider_items_are_written_whole(tmp_path: Path) -> None:
 def test_a_full_disk_is_an_error(tmp_path: Path) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("no /dev/full here")
-    file = LOCAL.open("/dev/full", writable=True)
+    file = LocalFile("/dev/full", os.open("/dev/full", os.O_RDWR))
     for write in (lambda: file.pwrite(b"x", 0), lambda: file.pwritev([b"x", b"y"], 0)):
         with pytest.raises(OSError, match="No space left") as caught:
             write()

@@ -48,6 +48,7 @@ from tidelog.segment import ActiveSegment, SealedSegment, Segment
 from tidelog.storage import LOCAL, Directory, FileSystem
 from tidelog.storage.metadata import read_partition_metadata, write_partition_metadata
 from tidelog.storage.names import PARTITION_METADATA_FILE, DirectoryState, parse_partition_directory
+from tidelog.storage.removal import remove_tree
 
 if TYPE_CHECKING:
     from _typeshed import StrPath
@@ -93,9 +94,7 @@ class Log(LogReader):
         config = LogConfig() if config is None else config
         path = Path(path).absolute()
         named = parse_partition_directory(path.name)
-        if not fs.exists(path):
-            fs.make_directory(path)
-        directory = Directory(path, fs)
+        directory = Directory.make(path, fs)
         _check_topic_id(directory, topic_id)
         parts = LogParts(
             directory,
@@ -373,10 +372,7 @@ class Log(LogReader):
                 for segment in state.view.segments:
                     segment.delete()
                 with state.directory.lock:
-                    fs, path = state.directory.fs, state.directory.path
-                    for entry in fs.list(path):
-                        fs.unlink(f"{path}/{entry.name}")
-                    fs.remove_directory(path)
+                    remove_tree(state.directory.fs, state.directory.path)
 
 
 def _check_topic_id(directory: Directory, topic_id: uuid.UUID | None) -> None:

@@ -3,6 +3,7 @@
     files        the seam: FileSystem, File, Mapping
     local        this machine's file system
     directory    a partition's directory, renamed while it is open
+    removal      remove a directory with all in it, and nothing else
     atomic       make or replace a small file whole or not at all
     names        file and directory names
     checkpoints  offset checkpoints, leader epochs

@@ -8,12 +8,13 @@ reads take no lock.
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from typing import TYPE_CHECKING
 
 from tidelog.storage.files import File, FileSystem, parent
-from tidelog.storage.local import LOCAL
+from tidelog.storage.local import LINK_REFUSED, LOCAL
 
 if TYPE_CHECKING:
     from _typeshed import StrPath
@@ -32,6 +33,18 @@ class Directory:
         """Held while a name in here is looked up or changed."""
         self.path = os.fspath(path)
         """Its name now."""
+
+    @classmethod
+    def make(cls, path: StrPath, fs: FileSystem = LOCAL) -> Directory:
+        """The directory at `path`, which is made where it is missing; OSError where that is a symbolic link.
+
+        What would be written, cut or removed behind the link is not known to be ours.
+        """
+        if fs.is_link(path):
+            raise OSError(errno.ELOOP, LINK_REFUSED, os.fspath(path))
+        if not fs.exists(path):
+            fs.make_directory(path)
+        return cls(path, fs)
 
     def file(self, name: str) -> str:
         """The path of the file `name` in here; good only while `lock` is held, or for messages."""

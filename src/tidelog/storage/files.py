@@ -1,6 +1,6 @@
 """The file-system seam: everything that tidelog asks of an operating system, and nothing more.
 
-    FileSystem   names: list, stat, exists, set_mtime, make_directory, open, rename, link, unlink,
+    FileSystem   names: list, stat, exists, is_link, set_mtime, make_directory, open, rename, link, unlink,
                  remove_directory, sync_directory
     File         bytes of one open file: size, pread, pwrite, pwritev, truncate, allocate, sync, map_readonly,
                  map_writable, close
@@ -12,6 +12,8 @@ or refuse it. What is composed of them (read a whole file, replace one atomicall
 Durability: nothing is on the disk before `File.sync` / `Mapping.flush` (bytes) or `sync_directory` (names).
 Threads: a `File` may be read by many threads while one writes; closing it lets reads under way finish.
 Errors: the operating system's own `OSError`s, with the path in them where the system knows it.
+Links: a symbolic link is followed to read, never to write or to remove: whoever wrote the link may have meant
+somebody else's files. FIFOs, sockets and devices are no files, and are never opened.
 """
 
 from __future__ import annotations
@@ -47,6 +49,9 @@ class DirEntry(NamedTuple):
 
     name: str
     is_directory: bool
+    """Also of a symbolic link to one."""
+    is_link: bool = False
+    """Whether it is a symbolic link."""
 
 
 class FileStat(NamedTuple):
@@ -133,6 +138,9 @@ class FileSystem(Protocol):
     def exists(self, path: StrPath) -> bool:
         """Whether the name leads to something."""
 
+    def is_link(self, path: StrPath) -> bool:
+        """Whether the name is a symbolic link, wherever that leads."""
+
     def set_mtime(self, path: StrPath, mtime_ms: int) -> None:
         """Set the time of last modification."""
 
@@ -140,7 +148,10 @@ class FileSystem(Protocol):
         """Make a directory; FileExistsError where the name is taken."""
 
     def open(self, path: StrPath, *, writable: bool = False, create: bool = False) -> File:
-        """Open a file to read, or to read and write; `create` makes it (writable) where it is missing."""
+        """Open a file to read, or to read and write; `create` makes it (writable) where it is missing.
+
+        What is no regular file is refused, and so is a symbolic link where the file is to be written.
+        """
 
     def rename(self, source: StrPath, target: StrPath) -> None:
         """Atomically give a file or directory another name, replacing what had it."""

@@ -16,6 +16,7 @@ over it in the same way: one step for whoever reads there meanwhile, who goes on
 from __future__ import annotations
 
 import ctypes
+import errno
 import mmap
 import os
 import stat
@@ -31,7 +32,7 @@ from tidelog.storage.files import DirEntry, FileStat
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, StrPath
 
-__all__ = ["LOCAL", "LocalFile", "LocalFileSystem", "LocalMapping"]
+__all__ = ["LINK_REFUSED", "LOCAL", "LocalFile", "LocalFileSystem", "LocalMapping", "open_regular"]
 
 _sync = getattr(os, "fdatasync", os.fsync)
 _IOV_MAX = min(os.sysconf("SC_IOV_MAX"), 1024)
@@ -294,6 +295,48 @@ class LocalFile:
         self._handle = None
 
 
+def open_regular(path: str, flags: int) -> int:
+    """The descriptor of a regular file; OSError for anything else, without waiting for its other end."""
+    try:
+        descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY, 0o644)
+    except OSError as error:
+        if error.errno == errno.ELOOP and os.path.islink(path):
+            raise OSError(errno.ELOOP, LINK_REFUSED, path) from None
+        if error.errno == errno.ENXIO:
+            raise OSError(errno.EINVAL, _not_regular(os.stat(path).st_mode), path) from None
+        raise
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return descriptor
+    os.close(descriptor)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    raise OSError(errno.EINVAL, _not_regular(mode), path)
+
+
+LINK_REFUSED = "it is a symbolic link, and nothing is written through one: put what it leads to in its place"
+
+
+def _not_regular(mode: int) -> str:
+    found = next((what for is_it, what in _ODD_KINDS if is_it(mode)), "something else")
+    return f"it is {found}, not a file: move it away"
+
+
+_ODD_KINDS = (
+    (stat.S_ISFIFO, "a FIFO"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link that leads in circles, or to where we may not look
+        return False
+
+
 class LocalFileSystem:
     """Names on this machine."""
 
@@ -302,7 +345,7 @@ class LocalFileSystem:
     def list(self, path: StrPath) -> list[DirEntry]:
         """The entries of a directory, in no order."""
         with os.scandir(path) as entries:
-            return [DirEntry(entry.name, entry.is_dir()) for entry in entries]
+            return [DirEntry(entry.name, _is_directory(entry), entry.is_symlink()) for entry in entries]
 
     def stat(self, path: StrPath) -> FileStat:
         """Size, modification time and kind."""
@@ -313,22 +356,26 @@ class LocalFileSystem:
         """Whether the name leads to something."""
         return os.path.exists(path)
 
+    def is_link(self, path: StrPath) -> bool:
+        """Whether the name is a symbolic link."""
+        return os.path.islink(path)
+
     def set_mtime(self, path: StrPath, mtime_ms: int) -> None:
         """Set the time of last modification."""
         time_ns = mtime_ms * 1_000_000
-        os.utime(path, ns=(time_ns, time_ns))
+        os.utime(path, ns=(time_ns, time_ns), follow_symlinks=False)
 
     def make_directory(self, path: StrPath) -> None:
         """Make a directory."""
         os.mkdir(path)
 
     def open(self, path: StrPath, *, writable: bool = False, create: bool = False) -> LocalFile:
-        """Open a file to read, or to read and write."""
+        """Open a regular file to read, or one that is no link to read and write."""
         name = os.fspath(path)
-        flags = os.O_RDWR if writable or create else os.O_RDONLY
+        flags = os.O_RDWR | os.O_NOFOLLOW if writable or create else os.O_RDONLY
         if create:
             flags |= os.O_CREAT
-        return LocalFile(name, os.open(name, flags | os.O_CLOEXEC, 0o644))
+        return LocalFile(name, open_regular(name, flags))
 
     def rename(self, source: StrPath, target: StrPath) -> None:
         """Atomically give a file or directory another name."""

@@ -25,6 +25,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from tidelog.errors import LogClosedError, LogLockedError
+from tidelog.storage.local import open_regular
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -105,7 +106,7 @@ def holder_of(root: StrPath) -> int | None:
             holder = _held.get(_inode(os.stat(root)))
             if holder is not None:
                 return holder._pid
-            descriptor = os.open(os.path.join(os.fspath(root), LOCK_FILE), os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = open_regular(os.path.join(os.fspath(root), LOCK_FILE), os.O_RDONLY)
         except OSError:
             return None
         try:
@@ -117,7 +118,7 @@ def holder_of(root: StrPath) -> int | None:
 def _take(path: str) -> int:
     """A descriptor of the locked file that `path` leads to."""
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = open_regular(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _leads_to(path, descriptor):

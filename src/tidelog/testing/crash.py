@@ -346,6 +346,10 @@ class CrashFileSystem:
             return False
         return True
 
+    def is_link(self, path: StrPath) -> bool:
+        """Never: there are no symbolic links here."""
+        return False
+
     def set_mtime(self, path: StrPath, mtime_ms: int) -> None:
         """Set the time of last modification."""
         with self._lock:

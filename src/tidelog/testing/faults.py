@@ -151,6 +151,10 @@ class FaultyFileSystem:
         """Whether the name leads to something; never fails."""
         return self.inner.exists(path)
 
+    def is_link(self, path: StrPath) -> bool:
+        """Whether the name is a symbolic link; never fails."""
+        return self.inner.is_link(path)
+
     def set_mtime(self, path: StrPath, mtime_ms: int) -> None:
         """Set the time of last modification."""
         self.check("set_mtime", path)

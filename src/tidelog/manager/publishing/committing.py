@@ -21,10 +21,10 @@ from tidelog.errors import InvalidInputError
 from tidelog.manager.publishing.applying import apply_write, settle, take_back
 from tidelog.manager.publishing.checks import check_piece, check_topic
 from tidelog.manager.publishing.staged import Manifest, StagedRun, load_runs, read_manifest, remove_staged
-from tidelog.manager.store.directories import remove_tree
 from tidelog.manager.store.partition import Partition
 from tidelog.manager.store.store import Store
 from tidelog.storage import LOCAL, FileSystem
+from tidelog.storage.removal import remove_tree
 from tidelog.storage.write_journal import PendingPartition, PendingWrite, read_journal, write_journal
 from tidelog.types import TopicPartition
 

@@ -23,10 +23,10 @@ import numpy.typing as npt
 
 from tidelog.errors import DataLossError, InvalidIndexError
 from tidelog.kernels.crc import crc32c
-from tidelog.manager.store.directories import remove_tree
 from tidelog.records.batches import BatchTable, scan_batches
 from tidelog.records.builder import EncodedBatches
 from tidelog.storage import FileSystem, map_file, read_file
+from tidelog.storage.removal import remove_tree
 from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:

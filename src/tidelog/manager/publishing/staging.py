@@ -21,12 +21,12 @@ from tidelog.log.append.incoming import scan_all
 from tidelog.log.append.validation import stamp
 from tidelog.manager.publishing.checks import disk_error
 from tidelog.manager.publishing.staged import Manifest, Piece, table_bytes, write_manifest, write_small
-from tidelog.manager.store.directories import remove_tree
 from tidelog.records.batches import BatchTable
 from tidelog.records.builder import EncodedBatches
 from tidelog.segment import ActiveSegment
 from tidelog.storage import LOCAL, Directory, File, FileSystem
 from tidelog.storage.names import FileKind, format_segment_file
+from tidelog.storage.removal import remove_tree
 from tidelog.types import TopicPartition
 
 __all__ = ["PieceFacts", "TaskStaging"]

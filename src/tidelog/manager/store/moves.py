@@ -17,18 +17,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 
 import numpy as np
 
-from tidelog.errors import LogOfflineError, TidelogError
+from tidelog.errors import InvalidInputError, LogOfflineError, TidelogError
 from tidelog.log import FetchData, Log
-from tidelog.manager.store.directories import remove_tree
 from tidelog.manager.store.opening import Environment
 from tidelog.manager.store.partition import Partition
 from tidelog.manager.store.root import Root
 from tidelog.storage import FileSystem
 from tidelog.storage.names import DirectoryState, format_partition_directory, parse_partition_directory
+from tidelog.storage.removal import remove_tree
 from tidelog.types import TopicPartition
 
 __all__ = ["move_log", "unfinished_moves"]
@@ -78,9 +78,11 @@ def move_log(
 
 
 def unfinished_moves(fs: FileSystem, root: str) -> Iterator[tuple[TopicPartition, str]]:
-    """The copies under way that a root has: the partition, and the directory."""
+    """The copies under way that a root has: the partition, and the directory. Links are none of ours."""
     for entry in sorted(fs.list(root)):
-        if entry.is_directory and entry.name.endswith(DirectoryState.FUTURE.value):
+        if entry.is_link or not (entry.is_directory and entry.name.endswith(DirectoryState.FUTURE.value)):
+            continue
+        with suppress(InvalidInputError):
             yield parse_partition_directory(entry.name).topic_partition, f"{root}/{entry.name}"
 
 

@@ -30,6 +30,7 @@ from tidelog.storage import (
     write_offset_checkpoint,
 )
 from tidelog.storage.files import parent
+from tidelog.storage.local import LINK_REFUSED
 from tidelog.storage.lock import RootLock
 from tidelog.storage.metadata import (
     MetaProperties,
@@ -130,6 +131,9 @@ class Root:
         directories, skipped = {}, []
         for entry in sorted(self.fs.list(self.path)):
             if not entry.is_directory or entry.name in _KAFKAS_OWN:
+                continue
+            if entry.is_link:
+                skipped.append(Skipped(self.file(entry.name), LINK_REFUSED))
                 continue
             try:
                 directories[entry.name] = parse_partition_directory(entry.name)

@@ -39,7 +39,6 @@ from tidelog.manager.background.cleaning import Cleaning
 from tidelog.manager.background.maintenance import Maintenance
 from tidelog.manager.background.scheduler import BackgroundThread, TaskQueue
 from tidelog.manager.brokerconfig import BrokerConfig
-from tidelog.manager.store.directories import remove_tree
 from tidelog.manager.store.events import Event, Teller
 from tidelog.manager.store.metrics import StoreMetrics, measure
 from tidelog.manager.store.moves import move_log, unfinished_moves
@@ -56,6 +55,7 @@ from tidelog.storage.names import (
     format_partition_directory,
     validate_topic,
 )
+from tidelog.storage.removal import remove_tree
 from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:

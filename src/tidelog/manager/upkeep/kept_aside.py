@@ -75,6 +75,10 @@ class KeepingFileSystem:
         """Whether the name leads to something."""
         return self._inner.exists(path)
 
+    def is_link(self, path: StrPath) -> bool:
+        """Whether the name is a symbolic link."""
+        return self._inner.is_link(path)
+
     def set_mtime(self, path: StrPath, mtime_ms: int) -> None:
         """Set the time of last modification."""
         self._inner.set_mtime(path, mtime_ms)
