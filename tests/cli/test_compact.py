@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 import tidelog
-import tidelog.cli.main  # every command
 from tests.cli.command import COMMAND, Answer, on_terminal, run
 from tests.golden import GOLDEN, read_json_lines
 from tidelog.cli.app import app

@@ -7,13 +7,12 @@ import shutil
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from tests.golden import GOLDEN, GoldenPartition, golden_partitions
 from tests.manager.damage import TornCase, make_torn, torn_cases
 from tests.manager.test_verification import DAMAGE, damages
 from tidelog.cli.app import app
-from tidelog.cli.main import COMMANDS
 from tidelog.errors import LogLockedError
 from tidelog.manager.upkeep.reindexing import reindex
 from tidelog.storage import LOCAL, read_file
@@ -128,7 +127,6 @@ def test_a_crash_leaves_each_index_old_or_new() -> None:
 
 
 def run(*args: object) -> tuple[int, list[dict[str, object]]]:
-    assert COMMANDS
     result = CliRunner().invoke(app, [str(arg) for arg in (*args, "--json")])
     return result.exit_code, [json.loads(line) for line in result.stdout.splitlines()]
 

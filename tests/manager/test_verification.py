@@ -8,12 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from tests.golden import GOLDEN, GoldenPartition, golden_partitions
 from tests.manager.damage import TornCase, make_torn, make_unclean, torn_cases
 from tidelog.cli.app import app
-from tidelog.cli.main import COMMANDS
 from tidelog.manager.verification import Finding, Kind, verify_partition, verify_root
 from tidelog.storage import LOCAL
 
@@ -155,7 +154,6 @@ def test_checkpoints_are_compared_with_the_logs(tmp_path: Path) -> None:
 
 
 def run(*args: object) -> tuple[int, list[dict[str, object]]]:
-    assert COMMANDS
     result = CliRunner().invoke(app, [str(arg) for arg in (*args, "--json")])
     return result.exit_code, [json.loads(line) for line in result.stdout.splitlines()]
 

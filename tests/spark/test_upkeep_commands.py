@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from tests.spark.test_compact import NOW, files, make_old, make_root, same_files
-from tidelog.cli.main import COMMANDS, app
+from tidelog.cli.app import app
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,7 +21,6 @@ ON_SPARK = ("--spark", "local[2]")
 
 
 def run(*command: str) -> list[dict[str, Any]]:
-    assert COMMANDS
     result = CliRunner().invoke(app, [*command, "--json"])
     assert result.exit_code == 0, result.output
     return [json.loads(line) for line in result.stdout.splitlines()]

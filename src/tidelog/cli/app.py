@@ -9,26 +9,52 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Callable
+from importlib import import_module
 from typing import Annotated, Any
 
-import typer
-from typer.core import TyperGroup
-from typer.main import get_command_from_info, get_command_name
-from typer.models import CommandInfo
+import click
 
 from tidelog import __version__
+from tidelog.cli.declare import Command, Context, Exit, Option, make_parameters
 from tidelog.cli.errors import explain
 from tidelog.errors import TidelogError
 
-__all__ = ["INTERRUPTED", "Debug", "Json", "OnSpark", "app", "report"]
+__all__ = ["COMMANDS", "INTERRUPTED", "Debug", "Json", "OnSpark", "app", "report"]
 
 _DEBUG = "tidelog.debug"
+
+COMMANDS = frozenset(
+    {
+        "append",
+        "cat",
+        "compact",
+        "completion",
+        "config",
+        "copy",
+        "describe",
+        "dump",
+        "export",
+        "find",
+        "ingest",
+        "ls",
+        "pipeline",
+        "profile",
+        "recover",
+        "reindex",
+        "retention",
+        "search",
+        "tail",
+        "trim",
+        "verify",
+    }
+)
+"""All commands; each is in the module of its name under `commands`."""
+
 INTERRUPTED = 130
 """The exit code after Ctrl-C, as shells have it."""
 
 
-def report(ctx: typer.Context, error: Exception) -> int:
+def report(ctx: Context, error: Exception) -> int:
     """Tell the error in a sentence, after all that was found before it; the exit code."""
     sys.stdout.flush()
     if ctx.meta.get(_DEBUG):
@@ -38,43 +64,22 @@ def report(ctx: typer.Context, error: Exception) -> int:
     return code
 
 
-class _App(typer.Typer):
-    """Keeps commands as they were registered: what their options are is found out when one is asked for.
+class _Commands(click.Group):
+    """Imports the command that is asked for, and turns its errors into a sentence and an exit code.
 
-    Typer would do so for all of them at every start, which takes longer than many a command.
+    Importing all of them at every start would take longer than many a command.
     """
 
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
-        self.waiting: dict[str, CommandInfo] = {}
+    command_class = Command
 
-    def command(self, *args: Any, **settings: Any) -> Callable[[Any], Any]:
-        """Register a command, as in Typer."""
-        register = super().command(*args, **settings)
-
-        def keep(function: Any) -> Any:
-            registered = register(function)
-            info = self.registered_commands.pop()
-            self.waiting[info.name or get_command_name(function.__name__)] = info
-            return registered
-
-        return keep
-
-
-class _Commands(TyperGroup):
-    """Makes the command that is asked for, and turns its errors into a sentence and an exit code."""
-
-    def list_commands(self, ctx: Any) -> list[str]:
+    def list_commands(self, ctx: Context) -> list[str]:
         """The names of all commands."""
-        return list(app.waiting)
+        return sorted(COMMANDS)
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command of that name; None, and all others for suggestions, where there is none."""
-        for name in [cmd_name] if cmd_name in app.waiting else app.waiting:
-            if name not in self.commands:
-                self.commands[name] = get_command_from_info(
-                    app.waiting[name], pretty_exceptions_short=True, rich_markup_mode=None
-                )
+    def get_command(self, ctx: Context, cmd_name: str) -> click.Command | None:
+        """The command of that name; None where there is none."""
+        if cmd_name in COMMANDS and cmd_name not in self.commands:
+            import_module(f"tidelog.cli.commands.{cmd_name}")
         return self.commands.get(cmd_name)
 
     def invoke(self, ctx: Any) -> Any:
@@ -84,11 +89,11 @@ class _Commands(TyperGroup):
             sys.stdout.flush()
         except BrokenPipeError:
             _abandon_stdout()
-            raise typer.Exit(0) from None
+            raise Exit(0) from None
         except KeyboardInterrupt:
-            raise typer.Exit(INTERRUPTED) from None
+            raise Exit(INTERRUPTED) from None
         except (TidelogError, OSError) as error:
-            raise typer.Exit(report(ctx, error)) from None
+            raise Exit(report(ctx, error)) from None
         return result
 
 
@@ -97,45 +102,40 @@ def _abandon_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _set_debug(ctx: typer.Context, value: bool) -> bool:
+def _set_debug(ctx: Context, value: bool) -> bool:
     if value:
         ctx.meta[_DEBUG] = True
     return value
 
 
-def _show_version(value: bool) -> None:
+def _show_version(ctx: Context, value: bool) -> None:
     if value:
         print(f"tidelog {__version__}")
-        raise typer.Exit
+        raise Exit
 
 
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.", callback=_set_debug)]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON lines.")]
+Debug = Annotated[bool, Option("--debug", help="Show the traceback of an error.", callback=_set_debug)]
+Json = Annotated[bool, Option("--json", help="Print JSON lines.")]
 OnSpark = Annotated[
     str | None,
-    typer.Option(
-        "--spark", metavar="MASTER", help="Let Spark do it, such as 'local[*]'.", show_default=False
-    ),
+    Option("--spark", metavar="MASTER", help="Let Spark do it, such as 'local[*]'.", show_default=False),
 ]
 
-app = _App(
-    name="tidelog",
-    cls=_Commands,
-    help="Look into and work on Kafka's log files, without a broker.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # rich would take longer to import than everything else together
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
 
-
-@app.callback()
 def _options(
     debug: Debug = False,
     version: Annotated[
-        bool,
-        typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True),
+        bool, Option("--version", help="Show the version.", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
     pass
+
+
+app = _Commands(
+    name="tidelog",
+    callback=_options,
+    params=make_parameters(_options),
+    help="Look into and work on Kafka's log files, without a broker.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)

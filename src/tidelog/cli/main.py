@@ -1,4 +1,4 @@
-"""The entry point; importing a command's module registers it."""
+"""The entry point of the command `tidelog`."""
 
 from __future__ import annotations
 
@@ -6,56 +6,8 @@ import signal
 import sys
 
 from tidelog.cli.app import INTERRUPTED, app
-from tidelog.cli.commands import (
-    append,
-    cat,
-    compact,
-    completion,
-    config,
-    copy,
-    describe,
-    dump,
-    export,
-    find,
-    ingest,
-    ls,
-    pipeline,
-    profile,
-    recover,
-    reindex,
-    retention,
-    search,
-    tail,
-    trim,
-    verify,
-)
 
 __all__ = ["main"]
-
-COMMANDS = (
-    ls,
-    describe,
-    dump,
-    cat,
-    tail,
-    search,
-    find,
-    append,
-    copy,
-    ingest,
-    export,
-    pipeline,
-    profile,
-    verify,
-    recover,
-    reindex,
-    retention,
-    trim,
-    config,
-    compact,
-    completion,
-)
-"""The modules of all commands."""
 
 
 def main() -> None:

@@ -5,22 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from tidelog.cli.app import Debug, Json, app
+from tidelog.cli.declare import Argument, Option
 
 __all__ = ["append"]
 
-Place = Annotated[
-    Path, typer.Argument(help="A root (log.dirs) or one partition's directory.", show_default=False)
-]
+Place = Annotated[Path, Argument(help="A root (log.dirs) or one partition's directory.", show_default=False)]
 Topic = Annotated[
     str | None,
-    typer.Option("--topic", metavar="NAME", help="Where to append to, in a root.", show_default=False),
+    Option("--topic", metavar="NAME", help="Where to append to, in a root.", show_default=False),
 ]
 Partition = Annotated[
     int | None,
-    typer.Option(
+    Option(
         "--partition",
         min=0,
         help="Append to this one; else each record's key decides, as with Kafka's producer.",
@@ -29,7 +26,7 @@ Partition = Annotated[
 ]
 Create = Annotated[
     int | None,
-    typer.Option(
+    Option(
         "--create",
         metavar="N",
         min=1,
@@ -39,13 +36,11 @@ Create = Annotated[
 ]
 File = Annotated[
     Path | None,
-    typer.Argument(
-        metavar="[FILE]", help="What to append; standard input if there is none.", show_default=False
-    ),
+    Argument(metavar="FILE", help="What to append; standard input if there is none.", show_default=False),
 ]
 Format = Annotated[
     str,
-    typer.Option(
+    Option(
         "--format",
         metavar="HOW",
         help="lines (a value each), json (objects with key, value, headers, timestamp) or parquet.",
@@ -53,14 +48,12 @@ Format = Annotated[
 ]
 KeySeparator = Annotated[
     str | None,
-    typer.Option("--key-separator", metavar="TEXT", help="Lines have a key before this.", show_default=False),
+    Option("--key-separator", metavar="TEXT", help="Lines have a key before this.", show_default=False),
 ]
-Base64 = Annotated[
-    bool, typer.Option("--base64", help="Payloads in JSON are base64, as dump --json prints them.")
-]
+Base64 = Annotated[bool, Option("--base64", help="Payloads in JSON are base64, as dump --json prints them.")]
 CodecName = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--codec",
         metavar="NAME",
         help="Compress with gzip, snappy, lz4 or zstd; the topic's compression.type counts first.",
@@ -68,9 +61,9 @@ CodecName = Annotated[
     ),
 ]
 Sync = Annotated[
-    bool, typer.Option("--sync", help="Have everything on the disk block by block, not only at the end.")
+    bool, Option("--sync", help="Have everything on the disk block by block, not only at the end.")
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only read the input and count.")]
+DryRun = Annotated[bool, Option("--dry-run", help="Only read the input and count.")]
 
 
 @app.command()

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from tidelog.cli.app import Debug, Json, app
+from tidelog.cli.declare import BadParameter, Exit, Option
 from tidelog.cli.options.reading import Form, Limit, Spread, Wanted, grouped
 
 __all__ = ["cat"]
 
 Last = Annotated[
     int | None,
-    typer.Option(
-        "--last", metavar="N", min=0, help="The last so many of each partition.", show_default=False
-    ),
+    Option("--last", metavar="N", min=0, help="The last so many of each partition.", show_default=False),
 ]
 
 
@@ -35,7 +32,7 @@ def cat(
     Partitions come one after the other. Files are only read, also while a broker writes to them.
     """
     if limit is not None and last is not None:
-        raise typer.BadParameter("choose --limit or --last")
+        raise BadParameter("choose --limit or --last")
 
     from tidelog.cli.actions.cat import show_last, show_selection
     from tidelog.cli.render.output import make_output
@@ -44,5 +41,5 @@ def cat(
     lines = form.lines(out)
     selection = wanted.select(spread.bounds())
     if last is not None:
-        raise typer.Exit(show_last(selection, lines, out, last, go_on=False))
-    raise typer.Exit(show_selection(selection, lines, out, limit))
+        raise Exit(show_last(selection, lines, out, last, go_on=False))
+    raise Exit(show_selection(selection, lines, out, limit))

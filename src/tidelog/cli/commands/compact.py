@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from tidelog.cli.app import Debug, Json, OnSpark, app
+from tidelog.cli.declare import Argument, Exit, Option
 
 __all__ = ["compact"]
 
@@ -16,16 +15,16 @@ __all__ = ["compact"]
 def compact(
     path: Annotated[
         Path,
-        typer.Argument(help="A root (log.dirs) or one partition's directory.", show_default=False),
+        Argument(help="A root (log.dirs) or one partition's directory.", show_default=False),
     ],
     topic: Annotated[
         list[str] | None,
-        typer.Option("--topic", help="Of a root, only this topic; may be repeated.", show_default=False),
+        Option("--topic", help="Of a root, only this topic; may be repeated.", show_default=False),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be compacted.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only show what would be compacted.")] = False,
     now: Annotated[
         int | None,
-        typer.Option(
+        Option(
             "--now",
             metavar="MS",
             min=0,
@@ -34,11 +33,11 @@ def compact(
         ),
     ] = None,
     from_start: Annotated[
-        bool, typer.Option("--from-start", help="Compact again what the cleaner's checkpoint says is clean.")
+        bool, Option("--from-start", help="Compact again what the cleaner's checkpoint says is clean.")
     ] = False,
     config: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--config",
             metavar="KEY=VALUE",
             help="A topic config to use instead of the metadata's, such as delete.retention.ms=0.",
@@ -59,7 +58,7 @@ def compact(
     from tidelog.cli.actions.compact import compact_path
     from tidelog.cli.render.output import make_output
 
-    raise typer.Exit(
+    raise Exit(
         compact_path(
             path,
             make_output(json=json),

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import os
 from typing import Annotated
 
-import typer
-from typer._completion_classes import completion_init
-from typer._completion_shared import get_completion_script
+from click.shell_completion import get_completion_class
 
 from tidelog.cli.app import Debug, app
+from tidelog.cli.declare import Argument
 from tidelog.cli.errors import UsageError
 
 __all__ = ["completion"]
 
 _SHELLS = ("bash", "zsh", "fish")
 _VARIABLE = "_TIDELOG_COMPLETE"
-
-if _VARIABLE in os.environ:  # a shell asks for completions instead of running a command
-    completion_init()
+"""Set by the shell that asks for completions instead of running a command; click looks at it."""
 
 
 @app.command()
 def completion(
-    shell: Annotated[str, typer.Argument(metavar="SHELL", help="bash, zsh or fish.", show_default=False)],
+    shell: Annotated[str, Argument(metavar="SHELL", help="bash, zsh or fish.", show_default=False)],
     debug: Debug = False,
 ) -> None:
     """Print a script that completes tidelog's commands and options in a shell.
@@ -36,7 +32,7 @@ def completion(
     """
     from tidelog.cli.render.output import PlainOutput
 
-    if shell not in _SHELLS:
+    complete = get_completion_class(shell) if shell in _SHELLS else None
+    if complete is None:
         raise UsageError(f"{shell} is not known: there are {', '.join(_SHELLS)}")
-    script = get_completion_script(prog_name="tidelog", complete_var=_VARIABLE, shell=shell)
-    PlainOutput().say(script)
+    PlainOutput().say(complete(app, {}, "tidelog", _VARIABLE).source())

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from tidelog.cli.app import Debug, Json, app
+from tidelog.cli.declare import Argument, Option
 
 __all__ = ["config"]
 
@@ -15,22 +14,22 @@ __all__ = ["config"]
 @app.command()
 def config(
     root: Annotated[
-        Path | None, typer.Argument(metavar="[ROOT]", help="A root (log.dirs).", show_default=False)
+        Path | None, Argument(metavar="ROOT", help="A root (log.dirs).", show_default=False)
     ] = None,
     topic: Annotated[
-        str | None, typer.Option("--topic", metavar="NAME", help="Only this topic.", show_default=False)
+        str | None, Option("--topic", metavar="NAME", help="Only this topic.", show_default=False)
     ] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Set a key of the topic.", show_default=False),
+        Option("--set", metavar="KEY=VALUE", help="Set a key of the topic.", show_default=False),
     ] = None,
     unset: Annotated[
         list[str] | None,
-        typer.Option("--unset", metavar="KEY", help="Go back to the default of a key.", show_default=False),
+        Option("--unset", metavar="KEY", help="Go back to the default of a key.", show_default=False),
     ] = None,
-    all_: Annotated[bool, typer.Option("--all", help="Show defaults too, not only what is set.")] = False,
-    list_: Annotated[bool, typer.Option("--list", help="Show every key there is; needs no root.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
+    all_: Annotated[bool, Option("--all", help="Show defaults too, not only what is set.")] = False,
+    list_: Annotated[bool, Option("--list", help="Show every key there is; needs no root.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only show what would change.")] = False,
     json: Json = False,
     debug: Debug = False,
 ) -> None:

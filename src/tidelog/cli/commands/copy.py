@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from tidelog.cli.app import Debug, Json, app
+from tidelog.cli.declare import Argument, Option
 
 __all__ = ["copy"]
 
@@ -16,17 +15,15 @@ __all__ = ["copy"]
 def copy(
     source: Annotated[
         Path,
-        typer.Argument(metavar="SRC_PARTITION", help="A directory <topic>-<partition>.", show_default=False),
+        Argument(metavar="SRC_PARTITION", help="A directory <topic>-<partition>.", show_default=False),
     ],
     target: Annotated[
         Path,
-        typer.Argument(
-            metavar="DST_PARTITION", help="A new directory <topic>-<partition>.", show_default=False
-        ),
+        Argument(metavar="DST_PARTITION", help="A new directory <topic>-<partition>.", show_default=False),
     ],
     config: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--config",
             metavar="KEY=VALUE",
             help="A topic config of the copy, as in Kafka.",
@@ -35,9 +32,7 @@ def copy(
     ] = None,
     roll_by_config: Annotated[
         bool,
-        typer.Option(
-            "--roll-by-config", help="Begin segments where the config says, not where the source does."
-        ),
+        Option("--roll-by-config", help="Begin segments where the config says, not where the source does."),
     ] = False,
     json: Json = False,
     debug: Debug = False,

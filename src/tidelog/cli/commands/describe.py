@@ -5,9 +5,8 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from tidelog.cli.app import Debug, Json, app
+from tidelog.cli.declare import Argument, BadParameter, Exit, Option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,12 +24,12 @@ _MIN_COLUMNS, _MAX_COLUMNS = 20, 160
 def describe(
     partition: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="PARTITION_DIR", help="A directory <topic>-<partition>, or its URL.", show_default=False
         ),
     ],
-    quick: Annotated[bool, typer.Option("--quick", help="Look at indexes only, not at the logs.")] = False,
-    deep: Annotated[bool, typer.Option("--deep", help="Check the checksums of all batches.")] = False,
+    quick: Annotated[bool, Option("--quick", help="Look at indexes only, not at the logs.")] = False,
+    deep: Annotated[bool, Option("--deep", help="Check the checksums of all batches.")] = False,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -39,7 +38,7 @@ def describe(
     The exit code is 1 if there is damage. With --json, a line about the partition and one for each segment.
     """
     if quick and deep:
-        raise typer.BadParameter("choose --quick or --deep")
+        raise BadParameter("choose --quick or --deep")
 
     from tidelog.cli.actions.describe import look_at
     from tidelog.cli.actions.find import one_partition
@@ -60,7 +59,7 @@ def describe(
             out.write(f"{line}\n".encode(errors="backslashreplace"))
         out.say("")
     _segments(picture, out)
-    raise typer.Exit(FOUND_WRONG if picture.damage else 0)
+    raise Exit(FOUND_WRONG if picture.damage else 0)
 
 
 def _summary(picture: Picture, out: Output) -> None:

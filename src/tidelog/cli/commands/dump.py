@@ -7,32 +7,27 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from tidelog.cli.app import Debug, Json, app, report
+from tidelog.cli.declare import Argument, BadParameter, Context, Exit, Option
 from tidelog.cli.options.reading import AvroSchema
 
 __all__ = ["dump"]
 
 Files = Annotated[
     list[Path] | None,
-    typer.Argument(metavar="FILE", help="Files of any kind, or partition directories.", show_default=False),
+    Argument(metavar="FILE", help="Files of any kind, or partition directories.", show_default=False),
 ]
 MoreFiles = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--files", metavar="FILE,FILE", help="More files, as kafka-dump-log has them.", show_default=False
     ),
 ]
-Deep = Annotated[
-    bool, typer.Option("--deep", "--deep-iteration", help="Show each record, not only each batch.")
-]
-PrintDataLog = Annotated[
-    bool, typer.Option("--print-data-log", help="Show keys and payloads too; implies --deep.")
-]
+Deep = Annotated[bool, Option("--deep", "--deep-iteration", help="Show each record, not only each batch.")]
+PrintDataLog = Annotated[bool, Option("--print-data-log", help="Show keys and payloads too; implies --deep.")]
 Decode = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--decode",
         metavar="HOW",
         help="Show payloads decoded: string, json, avro, consumer-offsets, transaction-state, "
@@ -42,36 +37,32 @@ Decode = Annotated[
 ]
 AvroKeySchema = Annotated[
     Path | None,
-    typer.Option(
-        "--avro-key-schema", metavar="FILE", help="Of keys; else they are text.", show_default=False
-    ),
+    Option("--avro-key-schema", metavar="FILE", help="Of keys; else they are text.", show_default=False),
 ]
 OffsetsDecoder = Annotated[
-    bool, typer.Option("--offsets-decoder", help="--decode consumer-offsets, by kafka-dump-log's name.")
+    bool, Option("--offsets-decoder", help="--decode consumer-offsets, by kafka-dump-log's name.")
 ]
-TransactionsDecoder = Annotated[bool, typer.Option("--transaction-log-decoder", hidden=True)]
-MetadataDecoder = Annotated[bool, typer.Option("--cluster-metadata-decoder", hidden=True)]
-SharesDecoder = Annotated[bool, typer.Option("--share-group-state-decoder", hidden=True)]
+TransactionsDecoder = Annotated[bool, Option("--transaction-log-decoder", hidden=True)]
+MetadataDecoder = Annotated[bool, Option("--cluster-metadata-decoder", hidden=True)]
+SharesDecoder = Annotated[bool, Option("--share-group-state-decoder", hidden=True)]
 SkipMetadata = Annotated[
-    bool, typer.Option("--skip-record-metadata", help="Of records, show only key and payload.")
+    bool, Option("--skip-record-metadata", help="Of records, show only key and payload.")
 ]
 VerifyIndexOnly = Annotated[
-    bool, typer.Option("--verify-index-only", help="Compare indexes with their logs; show no entries.")
+    bool, Option("--verify-index-only", help="Compare indexes with their logs; show no entries.")
 ]
 IndexSanityCheck = Annotated[
-    bool, typer.Option("--index-sanity-check", help="Look only whether indexes are sound in themselves.")
+    bool, Option("--index-sanity-check", help="Look only whether indexes are sound in themselves.")
 ]
 MaxBytes = Annotated[
     int | None,
-    typer.Option(
-        "--max-bytes", metavar="N", min=0, help="Read no more than this of each log.", show_default=False
-    ),
+    Option("--max-bytes", metavar="N", min=0, help="Read no more than this of each log.", show_default=False),
 ]
 
 
 @app.command()
 def dump(
-    ctx: typer.Context,
+    ctx: Context,
     files: Files = None,
     more_files: MoreFiles = None,
     deep: Deep = False,
@@ -98,7 +89,7 @@ def dump(
     """
     paths = [*(files or ()), *(Path(name.strip()) for name in (more_files or "").split(",") if name.strip())]
     if not paths:
-        raise typer.BadParameter("name a file, or a partition's directory")
+        raise BadParameter("name a file, or a partition's directory")
     aliases = {
         "consumer-offsets": offsets,
         "transaction-state": transactions,
@@ -120,12 +111,12 @@ def dump(
     is_deep = deep or print_data_log or decoder is not None
     lines = LineStyle(json, is_deep, print_data_log, skip_record_metadata)
     style = DumpStyle(lines, decoder, index_sanity_check, verify_index_only, max_bytes)
-    raise typer.Exit(dump_files(paths, style, make_output(json=json), partial(report, ctx)))
+    raise Exit(dump_files(paths, style, make_output(json=json), partial(report, ctx)))
 
 
 def _decoder_name(decode: str | None, aliases: Mapping[str, bool]) -> str | None:
     """The decoder that was asked for, by either name."""
     chosen = [name for name in [decode, *(name for name, is_on in aliases.items() if is_on)] if name]
     if len(chosen) > 1:
-        raise typer.BadParameter(f"choose one decoder, not {' and '.join(chosen)}")
+        raise BadParameter(f"choose one decoder, not {' and '.join(chosen)}")
     return chosen[0] if chosen else None

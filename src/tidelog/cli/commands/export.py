@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from tidelog.cli.app import Debug, Json, app
+from tidelog.cli.declare import Argument, Option
 
 if TYPE_CHECKING:
     from tidelog.cli.render.output import Output
@@ -18,21 +17,19 @@ __all__ = ["export"]
 def export(
     paths: Annotated[
         list[str],
-        typer.Argument(
-            metavar="PATH...", help="Root or partition directories, globs, or URLs.", show_default=False
-        ),
+        Argument(metavar="PATH", help="Root or partition directories, globs, or URLs.", show_default=False),
     ],
-    to: Annotated[str, typer.Option("--to", metavar="DIR", help="Where to export to.", show_default=False)],
+    to: Annotated[str, Option("--to", metavar="DIR", help="Where to export to.", show_default=False)],
     topic: Annotated[
         list[str] | None,
-        typer.Option("--topic", metavar="NAME", help="Only this topic.", show_default=False),
+        Option("--topic", metavar="NAME", help="Only this topic.", show_default=False),
     ] = None,
     values: Annotated[
-        str, typer.Option("--values", metavar="FORMAT", help="What values are: bytes, string or json.")
+        str, Option("--values", metavar="FORMAT", help="What values are: bytes, string or json.")
     ] = "bytes",
     schema: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--schema",
             metavar="DDL",
             help="Of JSON values, such as 'id BIGINT, name STRING'; else inferred.",
@@ -40,17 +37,17 @@ def export(
         ),
     ] = None,
     isolation: Annotated[
-        str, typer.Option("--isolation", metavar="LEVEL", help="read_committed or read_uncommitted.")
+        str, Option("--isolation", metavar="LEVEL", help="read_committed or read_uncommitted.")
     ] = "read_committed",
-    headers: Annotated[bool, typer.Option(help="Whether to export headers.")] = True,
-    batch_facts: Annotated[bool, typer.Option(help="Whether to export facts of the batches.")] = False,
+    headers: Annotated[bool, Option(help="Whether to export headers.")] = True,
+    batch_facts: Annotated[bool, Option(help="Whether to export facts of the batches.")] = False,
     file_mb: Annotated[
-        int, typer.Option("--file-mb", metavar="N", help="Size of a file in megabytes, about.", min=1)
+        int, Option("--file-mb", metavar="N", help="Size of a file in megabytes, about.", min=1)
     ] = 128,
     skip_damage: Annotated[
-        bool, typer.Option("--skip-damage", help="Go on without what is damaged or gone.")
+        bool, Option("--skip-damage", help="Go on without what is damaged or gone.")
     ] = False,
-    spark: Annotated[str, typer.Option("--spark", metavar="MASTER", help="Spark's master.")] = "local[*]",
+    spark: Annotated[str, Option("--spark", metavar="MASTER", help="Spark's master.")] = "local[*]",
     json: Json = False,
     debug: Debug = False,
 ) -> None:

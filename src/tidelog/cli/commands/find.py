@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from tidelog.cli.app import Debug, Json, app
+from tidelog.cli.declare import Argument, Option
 
 __all__ = ["find"]
 
@@ -16,15 +15,15 @@ __all__ = ["find"]
 def find(
     partition: Annotated[
         Path,
-        typer.Argument(metavar="PARTITION_DIR", help="A directory <topic>-<partition>.", show_default=False),
+        Argument(metavar="PARTITION_DIR", help="A directory <topic>-<partition>.", show_default=False),
     ],
     offset: Annotated[
         list[int] | None,
-        typer.Option("--offset", metavar="N", help="Where is this offset?", show_default=False),
+        Option("--offset", metavar="N", help="Where is this offset?", show_default=False),
     ] = None,
     timestamp: Annotated[
         list[int] | None,
-        typer.Option(
+        Option(
             "--timestamp",
             metavar="MS",
             help="Which record is the first that is not older? -1 to -6 ask for Kafka's special offsets.",
@@ -33,7 +32,7 @@ def find(
     ] = None,
     committed_from: Annotated[
         list[int] | None,
-        typer.Option(
+        Option(
             "--committed-from",
             metavar="N",
             help="Which transactions that a committed read from here meets were aborted?",

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from tidelog.cli.app import Debug, Json, app
+from tidelog.cli.declare import Argument, Option
 
 if TYPE_CHECKING:
     from tidelog.cli.render.output import Output
@@ -17,28 +16,24 @@ __all__ = ["ingest"]
 @app.command()
 def ingest(
     source: Annotated[
-        str, typer.Argument(metavar="SRC", help="Files, a directory, a glob or a URL.", show_default=False)
+        str, Argument(metavar="SRC", help="Files, a directory, a glob or a URL.", show_default=False)
     ],
-    root: Annotated[
-        str, typer.Argument(metavar="ROOT", help="The root directory (log.dirs).", show_default=False)
-    ],
+    root: Annotated[str, Argument(metavar="ROOT", help="The root directory (log.dirs).", show_default=False)],
     format_name: Annotated[
         str,
-        typer.Option(
-            "--format", metavar="NAME", help="What SRC is: parquet, json, csv, ...", show_default=False
-        ),
+        Option("--format", metavar="NAME", help="What SRC is: parquet, json, csv, ...", show_default=False),
     ],
     topic: Annotated[
         str | None,
-        typer.Option("--topic", metavar="NAME", help="The topic; else column topic.", show_default=False),
+        Option("--topic", metavar="NAME", help="The topic; else column topic.", show_default=False),
     ] = None,
     key: Annotated[
         str | None,
-        typer.Option("--key", metavar="SQL", help="The key; else column key.", show_default=False),
+        Option("--key", metavar="SQL", help="The key; else column key.", show_default=False),
     ] = None,
     value: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--value",
             metavar="SQL",
             help="The value; else column value, else all columns as JSON.",
@@ -47,19 +42,17 @@ def ingest(
     ] = None,
     timestamp: Annotated[
         str | None,
-        typer.Option(
-            "--timestamp", metavar="SQL", help="The time; else column timestamp.", show_default=False
-        ),
+        Option("--timestamp", metavar="SQL", help="The time; else column timestamp.", show_default=False),
     ] = None,
     partitions: Annotated[
         int | None,
-        typer.Option(
+        Option(
             "--partitions", metavar="N", help="Partitions of a topic that is made.", min=1, show_default=False
         ),
     ] = None,
     config: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--config",
             metavar="KEY=VALUE",
             help="A config of a topic that is made, such as retention.ms=-1.",
@@ -68,19 +61,17 @@ def ingest(
     ] = None,
     option: Annotated[
         list[str] | None,
-        typer.Option(
-            "--option", metavar="KEY=VALUE", help="An option of Spark's reader.", show_default=False
-        ),
+        Option("--option", metavar="KEY=VALUE", help="An option of Spark's reader.", show_default=False),
     ] = None,
     compression: Annotated[
-        str, typer.Option("--compression", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd.")
+        str, Option("--compression", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd.")
     ] = "none",
     name: Annotated[
         str | None,
-        typer.Option("--name", metavar="NAME", help="Whose progress this is.", show_default=False),
+        Option("--name", metavar="NAME", help="Whose progress this is.", show_default=False),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be written.")] = False,
-    spark: Annotated[str, typer.Option("--spark", metavar="MASTER", help="Spark's master.")] = "local[*]",
+    dry_run: Annotated[bool, Option("--dry-run", help="Only show what would be written.")] = False,
+    spark: Annotated[str, Option("--spark", metavar="MASTER", help="Spark's master.")] = "local[*]",
     json: Json = False,
     debug: Debug = False,
 ) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from tidelog.cli.app import Debug, Json, app
+from tidelog.cli.declare import Argument, BadParameter, Exit, Option
 
 __all__ = ["ls"]
 
@@ -15,17 +14,17 @@ __all__ = ["ls"]
 def ls(
     paths: Annotated[
         list[str] | None,
-        typer.Argument(
+        Argument(
             metavar="PATH",
             help="Roots (log.dirs) or partition directories, globs, or URLs; else the current directory.",
             show_default=False,
         ),
     ] = None,
-    topics: Annotated[bool, typer.Option("--topics", "-t", help="A line per topic.")] = False,
-    roots: Annotated[bool, typer.Option("--roots", "-r", help="A line per root.")] = False,
+    topics: Annotated[bool, Option("--topics", "-t", help="A line per topic.")] = False,
+    roots: Annotated[bool, Option("--roots", "-r", help="A line per root.")] = False,
     topic: Annotated[
         list[str] | None,
-        typer.Option("--topic", metavar="NAME", help="Only this topic.", show_default=False),
+        Option("--topic", metavar="NAME", help="Only this topic.", show_default=False),
     ] = None,
     json: Json = False,
     debug: Debug = False,
@@ -39,10 +38,10 @@ def ls(
     verify looks at everything. The exit code is 1 if a partition is seen to be damaged.
     """
     if topics and roots:
-        raise typer.BadParameter("choose --topics or --roots")
+        raise BadParameter("choose --topics or --roots")
 
     from tidelog.cli.actions.ls import Grouping, list_paths
     from tidelog.cli.render.output import make_output
 
     grouping = Grouping.TOPICS if topics else Grouping.ROOTS if roots else Grouping.PARTITIONS
-    raise typer.Exit(list_paths(paths or ["."], topic, grouping, make_output(json=json)))
+    raise Exit(list_paths(paths or ["."], topic, grouping, make_output(json=json)))

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from tidelog.cli.app import Debug, Json, app
+from tidelog.cli.declare import Argument, Exit, Option
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,14 +17,14 @@ __all__ = ["pipeline"]
 @app.command()
 def pipeline(
     config: Annotated[
-        Path, typer.Argument(metavar="CONFIG.yaml", help="What to run, on which root.", show_default=False)
+        Path, Argument(metavar="CONFIG.yaml", help="What to run, on which root.", show_default=False)
     ],
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only check the file and show which steps would run.")
+        bool, Option("--dry-run", help="Only check the file and show which steps would run.")
     ] = False,
     spark: Annotated[
         str | None,
-        typer.Option("--spark", metavar="MASTER", help="Spark's master.", show_default=False),
+        Option("--spark", metavar="MASTER", help="Spark's master.", show_default=False),
     ] = None,
     json: Json = False,
     debug: Debug = False,
@@ -62,4 +61,4 @@ def pipeline(
     ]
     output.table(columns, ([one.step, one.status, round(one.seconds, 1), one.detail] for one in reports))
     if any(one.status == FAILED for one in reports):
-        raise typer.Exit(FOUND_WRONG)
+        raise Exit(FOUND_WRONG)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from tidelog.cli.app import Debug, Json, app
+from tidelog.cli.declare import Argument, Option
 
 __all__ = ["profile"]
 
@@ -15,15 +14,13 @@ __all__ = ["profile"]
 def profile(
     paths: Annotated[
         list[str],
-        typer.Argument(
-            metavar="PATH...", help="Root or partition directories, globs, or URLs.", show_default=False
-        ),
+        Argument(metavar="PATH", help="Root or partition directories, globs, or URLs.", show_default=False),
     ],
     topic: Annotated[
         list[str] | None,
-        typer.Option("--topic", metavar="NAME", help="Only this topic.", show_default=False),
+        Option("--topic", metavar="NAME", help="Only this topic.", show_default=False),
     ] = None,
-    spark: Annotated[str, typer.Option("--spark", metavar="MASTER", help="Spark's master.")] = "local[*]",
+    spark: Annotated[str, Option("--spark", metavar="MASTER", help="Spark's master.")] = "local[*]",
     json: Json = False,
     debug: Debug = False,
 ) -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from tidelog.cli.app import Debug, Json, app
+from tidelog.cli.declare import Argument, Exit, Option
 
 __all__ = ["recover"]
 
@@ -16,11 +15,11 @@ __all__ = ["recover"]
 def recover(
     path: Annotated[
         Path,
-        typer.Argument(help="A root (log.dirs) or one partition's directory.", show_default=False),
+        Argument(help="A root (log.dirs) or one partition's directory.", show_default=False),
     ],
     recovery_point: Annotated[
         int | None,
-        typer.Option(
+        Option(
             "--recovery-point",
             min=0,
             help="Check from this offset on; default: the root's checkpoint, else everything.",
@@ -29,9 +28,9 @@ def recover(
     ] = None,
     keep: Annotated[
         Path | None,
-        typer.Option("--keep", help="Copy what is cut to this directory first.", show_default=False),
+        Option("--keep", help="Copy what is cut to this directory first.", show_default=False),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be cut, and why.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only show what would be cut, and why.")] = False,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -43,4 +42,4 @@ def recover(
     from tidelog.cli.render.output import make_output
 
     output = make_output(json=json)
-    raise typer.Exit(recover_path(path, output, recovery_point=recovery_point, keep=keep, dry_run=dry_run))
+    raise Exit(recover_path(path, output, recovery_point=recovery_point, keep=keep, dry_run=dry_run))

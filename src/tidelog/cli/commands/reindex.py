@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from tidelog.cli.app import Debug, Json, OnSpark, app
+from tidelog.cli.declare import Argument, Exit, Option
 
 __all__ = ["reindex"]
 
@@ -16,15 +15,15 @@ __all__ = ["reindex"]
 def reindex(
     path: Annotated[
         Path,
-        typer.Argument(help="A root (log.dirs) or one partition's directory.", show_default=False),
+        Argument(help="A root (log.dirs) or one partition's directory.", show_default=False),
     ],
     everything: Annotated[
-        bool, typer.Option("--all", help="Rebuild all indexes, not only missing and wrong ones.")
+        bool, Option("--all", help="Rebuild all indexes, not only missing and wrong ones.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show which would be rebuilt.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only show which would be rebuilt.")] = False,
     config: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--config",
             metavar="KEY=VALUE",
             help="A topic config to use instead of the metadata's, such as index.interval.bytes=4096.",
@@ -45,7 +44,7 @@ def reindex(
     from tidelog.cli.render.output import make_output
 
     output = make_output(json=json)
-    raise typer.Exit(
+    raise Exit(
         reindex_path(
             path, output, everything=everything, dry_run=dry_run, settings=config or [], master=spark
         )

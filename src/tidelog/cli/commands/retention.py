@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from tidelog.cli.app import Debug, Json, OnSpark, app
+from tidelog.cli.declare import Argument, Option
 
 __all__ = ["retention"]
 
@@ -16,12 +15,12 @@ __all__ = ["retention"]
 def retention(
     path: Annotated[
         Path,
-        typer.Argument(help="A root (log.dirs) or one partition's directory.", show_default=False),
+        Argument(help="A root (log.dirs) or one partition's directory.", show_default=False),
     ],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would go, and why.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only show what would go, and why.")] = False,
     config: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--config",
             metavar="KEY=VALUE",
             help="A topic config to use instead of the metadata's, such as retention.ms=86400000.",

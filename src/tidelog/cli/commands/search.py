@@ -6,17 +6,16 @@ import os
 from contextlib import ExitStack
 from typing import Annotated
 
-import typer
-
 from tidelog.cli.app import Debug, Json, OnSpark, app
+from tidelog.cli.declare import Exit, Option
 from tidelog.cli.options.reading import Form, Limit, Spread, Wanted, grouped
 
 __all__ = ["search"]
 
-Count = Annotated[bool, typer.Option("--count", help="Only tell how many there are.")]
+Count = Annotated[bool, Option("--count", help="Only tell how many there are.")]
 Threads = Annotated[
     int | None,
-    typer.Option("--threads", metavar="N", min=1, help="How many at a time.", show_default="all cores"),
+    Option("--threads", metavar="N", min=1, help="How many at a time.", show_default="all cores"),
 ]
 
 
@@ -59,4 +58,4 @@ def search(
         code = count_matches(found, out) if count else show_records(found, lines, out, limit)
     if limit is None:
         selection.complain()
-    raise typer.Exit(code)
+    raise Exit(code)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from tidelog.cli.app import Debug, Json, app
+from tidelog.cli.declare import Exit, Option
 from tidelog.cli.options.reading import Form, Wanted, grouped
 
 __all__ = ["tail"]
 
-Last = Annotated[int, typer.Option("-n", "--last", metavar="N", min=0, help="So many of each partition.")]
-Follow = Annotated[bool, typer.Option("-f", "--follow", help="Go on with what is written, until Ctrl-C.")]
+Last = Annotated[int, Option("-n", "--last", metavar="N", min=0, help="So many of each partition.")]
+Follow = Annotated[bool, Option("-f", "--follow", help="Go on with what is written, until Ctrl-C.")]
 
 
 @app.command()
@@ -33,4 +32,4 @@ def tail(
     from tidelog.cli.render.output import make_output
 
     out = make_output(json=json)
-    raise typer.Exit(show_last(wanted.select(), form.lines(out), out, last, go_on=follow))
+    raise Exit(show_last(wanted.select(), form.lines(out), out, last, go_on=follow))

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from tidelog.cli.app import Debug, Json, OnSpark, app
+from tidelog.cli.declare import Argument, Option
 
 __all__ = ["trim"]
 
@@ -16,17 +15,17 @@ __all__ = ["trim"]
 def trim(
     path: Annotated[
         Path,
-        typer.Argument(help="A root (log.dirs), or one partition's directory in a root.", show_default=False),
+        Argument(help="A root (log.dirs), or one partition's directory in a root.", show_default=False),
     ],
     before: Annotated[
         int | None,
-        typer.Option(
+        Option(
             "--before", metavar="OFFSET", min=0, help="Delete records below this offset.", show_default=False
         ),
     ] = None,
     before_time: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--before-time",
             metavar="TIME",
             help="Delete up to the first record of this time or later: 2026-11-15T10:00 (UTC), milliseconds, "
@@ -36,13 +35,13 @@ def trim(
     ] = None,
     topic: Annotated[
         str | None,
-        typer.Option("--topic", metavar="NAME", help="Of a root: only this topic.", show_default=False),
+        Option("--topic", metavar="NAME", help="Of a root: only this topic.", show_default=False),
     ] = None,
     partition: Annotated[
         int | None,
-        typer.Option("--partition", min=0, help="Of a topic: only this partition.", show_default=False),
+        Option("--partition", min=0, help="Of a topic: only this partition.", show_default=False),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would go.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only show what would go.")] = False,
     spark: OnSpark = None,
     json: Json = False,
     debug: Debug = False,

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from tidelog.cli.app import Debug, Json, OnSpark, app
+from tidelog.cli.declare import Argument, Exit, Option
 
 __all__ = ["verify"]
 
@@ -16,9 +15,9 @@ __all__ = ["verify"]
 def verify(
     path: Annotated[
         Path,
-        typer.Argument(help="A root (log.dirs) or one partition's directory.", show_default=False),
+        Argument(help="A root (log.dirs) or one partition's directory.", show_default=False),
     ],
-    deep: Annotated[bool, typer.Option("--deep", help="Decode every record too.")] = False,
+    deep: Annotated[bool, Option("--deep", help="Decode every record too.")] = False,
     spark: OnSpark = None,
     json: Json = False,
     debug: Debug = False,
@@ -31,4 +30,4 @@ def verify(
     from tidelog.cli.actions.checks import verify_path
     from tidelog.cli.render.output import make_output
 
-    raise typer.Exit(verify_path(path, make_output(json=json), deep=deep, master=spark))
+    raise Exit(verify_path(path, make_output(json=json), deep=deep, master=spark))

@@ -13,7 +13,7 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
-import typer
+from tidelog.cli.declare import Argument, Option
 
 if TYPE_CHECKING:
     from tidelog.cli.actions.reading import Bounds, Selection
@@ -24,22 +24,22 @@ __all__ = ["AvroSchema", "Form", "Limit", "Spread", "Wanted", "grouped"]
 
 Paths = Annotated[
     list[str],
-    typer.Argument(metavar="PATH", help="Partition or root directories, globs, or URLs.", show_default=False),
+    Argument(metavar="PATH", help="Partition or root directories, globs, or URLs.", show_default=False),
 ]
 Topics = Annotated[
-    list[str] | None, typer.Option("--topic", metavar="NAME", help="Only this topic.", show_default=False)
+    list[str] | None, Option("--topic", metavar="NAME", help="Only this topic.", show_default=False)
 ]
 Partitions = Annotated[
     list[int] | None,
-    typer.Option("--partition", metavar="N", help="Only partitions of this number.", show_default=False),
+    Option("--partition", metavar="N", help="Only partitions of this number.", show_default=False),
 ]
 StartOffset = Annotated[
     int | None,
-    typer.Option("--offset", metavar="N", min=0, help="From this offset on.", show_default=False),
+    Option("--offset", metavar="N", min=0, help="From this offset on.", show_default=False),
 ]
 StartTime = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--since",
         metavar="TIME",
         help="From this time on: 2026-11-15T10:00 (UTC), milliseconds, or '10 minutes ago'.",
@@ -48,38 +48,34 @@ StartTime = Annotated[
 ]
 EndOffset = Annotated[
     int | None,
-    typer.Option("--to-offset", metavar="N", min=0, help="Up to before this offset.", show_default=False),
+    Option("--to-offset", metavar="N", min=0, help="Up to before this offset.", show_default=False),
 ]
 EndTime = Annotated[
     str | None,
-    typer.Option(
-        "--until", metavar="TIME", help="Up to before the first record of this time.", show_default=False
-    ),
+    Option("--until", metavar="TIME", help="Up to before the first record of this time.", show_default=False),
 ]
 Limit = Annotated[
     int | None,
-    typer.Option("--limit", "-n", metavar="N", min=0, help="No more than so many.", show_default=False),
+    Option("--limit", "-n", metavar="N", min=0, help="No more than so many.", show_default=False),
 ]
-Committed = Annotated[bool, typer.Option("--committed", help="Leave out aborted and undecided transactions.")]
-Key = Annotated[
-    str | None, typer.Option("--key", metavar="TEXT", help="Only with this key.", show_default=False)
-]
+Committed = Annotated[bool, Option("--committed", help="Leave out aborted and undecided transactions.")]
+Key = Annotated[str | None, Option("--key", metavar="TEXT", help="Only with this key.", show_default=False)]
 KeyMatch = Annotated[
     str | None,
-    typer.Option("--key-match", metavar="REGEX", help="Only where the key matches.", show_default=False),
+    Option("--key-match", metavar="REGEX", help="Only where the key matches.", show_default=False),
 ]
 ValueContains = Annotated[
     str | None,
-    typer.Option("--contains", metavar="TEXT", help="Only where the value holds this.", show_default=False),
+    Option("--contains", metavar="TEXT", help="Only where the value holds this.", show_default=False),
 ]
 ValueMatch = Annotated[
     str | None,
-    typer.Option("--match", metavar="REGEX", help="Only where the value matches.", show_default=False),
+    Option("--match", metavar="REGEX", help="Only where the value matches.", show_default=False),
 ]
-Format = Annotated[str, typer.Option("--format", metavar="FORM", help="plain, json or hex.")]
+Format = Annotated[str, Option("--format", metavar="FORM", help="plain, json or hex.")]
 Show = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--show",
         metavar="A,B",
         help="In plain and hex lines, before the value: topic, partition, offset, timestamp, key, headers.",
@@ -88,13 +84,13 @@ Show = Annotated[
 ]
 Decode = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--decode", metavar="HOW", help="Show payloads decoded, see tidelog dump --help.", show_default=False
     ),
 ]
 AvroSchema = Annotated[
     Path | None,
-    typer.Option("--avro-schema", metavar="FILE", help="Of values, for --decode avro.", show_default=False),
+    Option("--avro-schema", metavar="FILE", help="Of values, for --decode avro.", show_default=False),
 ]
 
 
