@@ -25,6 +25,7 @@
         ├── LogOfflineError         a disk failed under the log; it takes no more appends
         ├── LogClosedError          used after close or delete
         ├── LogLockedError          another process holds the directory
+        ├── ForkedError             used in another process than the one that opened it
         └── DataLossError           records that should be there are not
 
 Each error has the code that a Kafka broker answers in its place (`kafka_code`). Disk data raises from the
@@ -42,6 +43,7 @@ __all__ = [
     "CorruptRecordError",
     "CountMismatchError",
     "DataLossError",
+    "ForkedError",
     "IndexFullError",
     "IndexOffsetOverflowError",
     "InvalidIndexError",
@@ -270,6 +272,10 @@ class LogClosedError(LogError):
 
 class LogLockedError(LogError):
     """Another process holds the directory."""
+
+
+class ForkedError(LogError):
+    """A store, partition, log or lock was used in a process that was forked after it was opened."""
 
 
 class DataLossError(LogError):

@@ -46,6 +46,7 @@ from tidelog.log.state import LogParts, LogState, LogView
 from tidelog.records.batches import BatchTable
 from tidelog.segment import ActiveSegment, SealedSegment, Segment
 from tidelog.storage import LOCAL, Directory, FileSystem
+from tidelog.storage.forks import is_orphan, watch
 from tidelog.storage.metadata import read_partition_metadata, write_partition_metadata
 from tidelog.storage.names import PARTITION_METADATA_FILE, DirectoryState, parse_partition_directory
 from tidelog.storage.removal import remove_tree
@@ -122,6 +123,7 @@ class Log(LogReader):
         offsets = LogOffsets(loaded.log_start_offset, None, start, loaded.log_end)
         state = LogState(parts, LogView(loaded.segments, offsets), loaded.recovery_point)
         log = cls(state)
+        watch(log)
         log.update_high_watermark(loaded.log_start_offset if high_watermark is None else high_watermark)
         return log
 
@@ -331,6 +333,8 @@ class Log(LogReader):
 
     def close(self) -> None:
         """Flush, write the producers' state, trim the indexes and let go of the files: an orderly stop."""
+        if is_orphan(self):
+            return
         state = self._state
         with state.lock:
             state.check_writable()

@@ -90,8 +90,13 @@ class _ReadMappings:
             if memory is not None and start < len(memory):
                 _replace(memory, start, min(end, len(memory)))
 
+    def renew_lock(self) -> None:
+        """In a forked child: the thread that may have held it is not there."""
+        self.lock = threading.RLock()
+
 
 _read_mappings = _ReadMappings()
+os.register_at_fork(after_in_child=_read_mappings.renew_lock)
 
 
 def _address(memory: mmap.mmap) -> int:

@@ -9,7 +9,8 @@ takes. Three properties of that kind shape this module:
 2. It hangs on the inode, and a broker unlinks the file when it stops. After locking, the name must still lead
    to the locked file, else it is opened and locked anew; `ensure` repeats that question later, because the
    unlinking comes after the broker's unlocking.
-3. It does not pass to a child on fork: a child that opens the root finds it held by its parent.
+3. It does not pass to a child on fork: a child that opens the root finds it held by its parent, and what it
+   inherited of the lock is of no use to it (`forks`).
 
 The file stays when the lock is let go: who waits for it must not end up with a file that has no name.
 """
@@ -26,6 +27,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.errors import LogClosedError, LogLockedError
 from tidelog.storage.local import open_regular
+from tidelog.storage.forks import is_orphan, watch
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -48,7 +50,7 @@ _FLOCK = struct.Struct("hhqqi4x") if sys.platform == "linux" else None
 class RootLock:
     """The exclusive hold on a root directory, from its making to `release`."""
 
-    __slots__ = ("_descriptor", "_key", "_pid", "path")
+    __slots__ = ("__weakref__", "_descriptor", "_key", "_pid", "path")
 
     def __init__(self, root: StrPath) -> None:
         """Take the lock at once or raise LogLockedError, which names the holder where the system does."""
@@ -65,6 +67,7 @@ class RootLock:
                 )
             self._descriptor = _take(self.path)
             _held[self._key] = self
+        watch(self)
 
     def ensure(self) -> None:
         """Make sure that the name still leads to the locked file, and lock the new file where it does not.
@@ -80,7 +83,9 @@ class RootLock:
                 self._descriptor = fresh
 
     def release(self) -> None:
-        """Let go of the root; again is harmless."""
+        """Let go of the root; again is harmless, and so is a forked child's attempt."""
+        if is_orphan(self):
+            return
         with _registry:
             if self._descriptor >= 0:
                 os.close(self._descriptor)
@@ -97,6 +102,18 @@ class RootLock:
     ) -> None:
         """Let go."""
         self.release()
+
+
+def _forget_parents() -> None:
+    """In a forked child: the locks are the parent's, and so is whoever was about to take one."""
+    global _registry
+    for lock in _held.values():
+        os.close(object.__getattribute__(lock, "_descriptor"))
+    _held.clear()
+    _registry = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget_parents)
 
 
 def holder_of(root: StrPath) -> int | None:

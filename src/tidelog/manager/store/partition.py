@@ -25,6 +25,7 @@ from tidelog.log.read.reading import to_arrow
 from tidelog.manager.store.root import Root
 from tidelog.records.record import STORED_COLUMNS, StoredRecord, from_arrow
 from tidelog.records.schema import Projection
+from tidelog.storage.forks import watch
 from tidelog.types import FetchIsolation, TimestampOffset, TopicPartition
 
 __all__ = ["FlushTimes", "Partition"]
@@ -64,6 +65,7 @@ class Partition:
         self._log: Log | None = None
         self._root: Root | None = None
         self._offline: BaseException | None = None
+        watch(self)
 
     def __repr__(self) -> str:
         """With its name and place."""

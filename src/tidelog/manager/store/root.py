@@ -31,6 +31,7 @@ from tidelog.storage import (
 )
 from tidelog.storage.files import parent
 from tidelog.storage.local import LINK_REFUSED
+from tidelog.storage.forks import watch
 from tidelog.storage.lock import RootLock
 from tidelog.storage.metadata import (
     MetaProperties,
@@ -116,6 +117,7 @@ class Root:
         """What the checkpoints say."""
         self._lock = lock
         self._writing = threading.Lock()  # held from before a checkpoint is computed until it is written
+        watch(self)
 
     def __repr__(self) -> str:
         """With its path."""

@@ -48,6 +48,7 @@ from tidelog.manager.store.placement import place
 from tidelog.manager.store.root import Root, Skipped
 from tidelog.manager.store.topics import Topic, known_config
 from tidelog.storage import LOCAL, FileSystem
+from tidelog.storage.forks import is_orphan, watch
 from tidelog.storage.metadata import random_id
 from tidelog.storage.names import (
     CLUSTER_METADATA_TOPIC,
@@ -126,6 +127,7 @@ class Store:
             delay_ms = env.config.topic_defaults.file_delete_delay_ms
             queue.schedule_once("delete-directory", partial(remove_tree, env.fs, path), delay_ms)
         self._states = states
+        watch(self)
         self._threads = self._begin_to_clean(background)
         if background:
             self._threads.append(BackgroundThread(queue))
@@ -419,7 +421,12 @@ class Store:
     # The end
 
     def close(self) -> None:
-        """Close every log, write the checkpoints, say that all is in order, and let go of the roots."""
+        """Close every log, write the checkpoints, say that all is in order, and let go of the roots.
+
+        Again is harmless. In a forked child it does nothing: the store is the parent's.
+        """
+        if is_orphan(self):
+            return
         with self._lock:
             if self._closed:
                 return
