@@ -31,7 +31,7 @@ from tidelog.log import Log
 from tidelog.manager.background.cleaner_states import CleanerStates, CleaningAbortedError
 from tidelog.manager.background.throttle import Throttle
 from tidelog.manager.brokerconfig import BrokerConfig
-from tidelog.manager.store.events import Event, LogCleaned, LogFailed, LogUncleanable
+from tidelog.manager.store.events import LogCleaned, LogFailed, LogUncleanable, Teller
 from tidelog.manager.store.partition import Partition
 from tidelog.manager.store.root import Checkpoint, Root
 from tidelog.types import TopicPartition
@@ -83,7 +83,7 @@ class Cleaning:
         partitions: Callable[[], Iterable[Partition]],
         config: BrokerConfig,
         now_ms: Callable[[], int],
-        tell: Callable[[Event], None],
+        tell: Teller,
         states: CleanerStates,
         retain: Callable[[Partition], object],
         take_offline: Callable[[Root, BaseException], None],
@@ -244,7 +244,7 @@ class Cleaning:
 
     def _clean(self, partition: Partition, *, due_only: bool) -> CleanReport | None:
         """Clean a log, unless it cannot be, or (`due_only`) need not be."""
-        with self._turn:
+        with self._tell.deferring(), self._turn:
             if not self._states.begin(partition.topic_partition):
                 return None
             try:
@@ -315,12 +315,13 @@ class Cleaning:
 
     def _apply_retention(self, partition: Partition) -> None:
         name = partition.topic_partition
-        if self._compacted(partition) is None or not self._states.begin(name):
-            return
-        try:
-            self._retain(partition)
-        finally:
-            self._states.end(name)
+        with self._tell.deferring():
+            if self._compacted(partition) is None or not self._states.begin(name):
+                return
+            try:
+                self._retain(partition)
+            finally:
+                self._states.end(name)
 
     def _count(self, name: TopicPartition, report: CleanReport) -> None:
         stats = report.stats

@@ -22,7 +22,7 @@ from tidelog.log import Log
 from tidelog.manager.background.cleaner_states import CleanerStates
 from tidelog.manager.background.scheduler import TaskQueue
 from tidelog.manager.brokerconfig import BrokerConfig
-from tidelog.manager.store.events import Event, LogFailed, RootWentOffline
+from tidelog.manager.store.events import LogFailed, RootWentOffline, Teller
 from tidelog.manager.store.partition import Partition
 from tidelog.manager.store.root import Checkpoint, Root
 from tidelog.types import TopicPartition
@@ -44,7 +44,7 @@ class Maintenance:
         partitions: Callable[[], Iterable[Partition]],
         config: BrokerConfig,
         now_ms: Callable[[], int],
-        tell: Callable[[Event], None],
+        tell: Teller,
         states: CleanerStates,
     ) -> None:
         self._roots = tuple(roots)
@@ -152,7 +152,7 @@ class Maintenance:
         for partition, _ in self._logs():
             name = partition.topic_partition
             if only in (None, name):
-                with self._states.paused(name):
+                with self._tell.deferring(), self._states.paused(name):
                     plan = self.retain(partition)
                 if plan is not None:
                     done[name] = plan
@@ -164,11 +164,12 @@ class Maintenance:
             name = partition.topic_partition
             if log.config.compact and self._config.log_cleaner_enable:
                 continue  # the cleaner does it
-            if self._states.begin(name):
-                try:
-                    self.retain(partition)
-                finally:
-                    self._states.end(name)
+            with self._tell.deferring():
+                if self._states.begin(name):
+                    try:
+                        self.retain(partition)
+                    finally:
+                        self._states.end(name)
 
     def retain(self, partition: Partition) -> RetentionPlan | None:
         """Delete a partition's old segments, which are the caller's; None where there are none."""

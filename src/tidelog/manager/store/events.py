@@ -1,13 +1,16 @@
 """What happens while a store is opened and run, told as it happens to whoever asked (`open(on_event=...)`).
 
-Events of loading come from several threads, one at a time.
+Events come from several threads, one at a time and in order. None of the store's locks is held meanwhile: a
+listener may call any method of the store.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tidelog.cleanup.cleaner import CleanReport
@@ -137,22 +140,56 @@ Event = (
 
 
 class Teller:
-    """Tells events to whoever listens, one at a time; a listener that fails must not stop us."""
+    """Tells events to whoever listens: in order, one at a time, and with no lock of the store's held.
+
+    Whoever holds a lock says so with `deferring`; what happens meanwhile is told when it ends. A thread that
+    has something to tell while another is telling leaves it to that one. So a listener may use the store as
+    it likes. A listener that fails must not stop us.
+    """
 
     def __init__(self, listener: Callable[[Event], None] | None = None) -> None:
         self.loads: dict[str, LoadFinished] = {}
         """How each root was loaded."""
         self._listener = listener
-        self._lock = threading.RLock()
+        self._lock = threading.Lock()
+        self._waiting: deque[Event] = deque()
+        self._telling = False
+        self._thread = threading.local()
 
     def __call__(self, event: Event) -> None:
-        """Tell an event."""
-        with self._lock:
-            if isinstance(event, LoadFinished):
-                self.loads[event.root] = event
-            if self._listener is None:
-                return
+        """Tell an event, now or when nothing is in the way any more."""
+        if isinstance(event, LoadFinished):
+            self.loads[event.root] = event
+        if self._listener is not None:
+            self._waiting.append(event)
+            self._tell_waiting()
+
+    @contextmanager
+    def deferring(self) -> Iterator[None]:
+        """Around what holds locks: events of this thread wait for its end."""
+        self._thread.depth = self._depth + 1
+        try:
+            yield
+        finally:
+            self._thread.depth -= 1
+            self._tell_waiting()
+
+    @property
+    def _depth(self) -> int:
+        return getattr(self._thread, "depth", 0)
+
+    def _tell_waiting(self) -> None:
+        listener = self._listener
+        while listener is not None and not self._depth:
+            with self._lock:
+                if self._telling or not self._waiting:
+                    return
+                self._telling = True
+                event = self._waiting.popleft()
             try:
-                self._listener(event)
+                listener(event)
             except Exception:
                 _logger.exception("the listener failed on %s", event)
+            finally:
+                with self._lock:
+                    self._telling = False

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from tidelog.errors import TidelogError
 from tidelog.log import Log
-from tidelog.manager.store.events import Event, LoadFinished, LoadProgress, LoadStarted
+from tidelog.manager.store.events import Event, LoadFinished, LoadProgress, LoadStarted, Teller
 from tidelog.storage import FileSystem
 from tidelog.storage.names import FileKind, Transient, parse_segment_file
 from tidelog.types import TopicPartition
@@ -65,6 +65,7 @@ def load_logs(
     tell: Callable[[Event], None],
 ) -> list[Loaded]:
     """Load them, `threads` at a time; in the order of the jobs."""
+    tell = tell if isinstance(tell, Teller) else Teller(tell)
     work = {job: (0, 0) if clean else _work(fs, job) for job in jobs}
     progress = _Progress(
         root, len(jobs), sum(n for n, _ in work.values()), sum(b for _, b in work.values()), tell
@@ -104,9 +105,7 @@ def _work(fs: FileSystem, job: LoadJob) -> tuple[int, int]:
 class _Progress:
     """How far all logs of a root are."""
 
-    def __init__(
-        self, root: str, logs: int, segments: int, size_bytes: int, tell: Callable[[Event], None]
-    ) -> None:
+    def __init__(self, root: str, logs: int, segments: int, size_bytes: int, tell: Teller) -> None:
         self.root, self.logs, self.segments, self.size_bytes = root, logs, segments, size_bytes
         self._tell = tell
         self._begin = time.monotonic()
@@ -123,7 +122,7 @@ class _Progress:
 
     def add(self, job: LoadJob, logs: int, segments: int, size_bytes: int) -> None:
         """So much more is done, and told."""
-        with self._lock:
+        with self._tell.deferring(), self._lock:
             before = self._done
             self._done = before[0] + logs, before[1] + segments, before[2] + size_bytes
             logs_done, segments_done, bytes_done = self._done

@@ -241,7 +241,7 @@ class Store:
             raise InvalidInputError(f"a topic has a partition at least, not {count}")
         settings = _texts(config or {})
         log_config = LogConfig.from_properties(settings, self._env.config.topic_defaults)
-        with self._lock:
+        with self._env.tell.deferring(), self._lock:
             self._check_open()
             if name == CLUSTER_METADATA_TOPIC or name in self._topics:
                 raise TopicExistsError(f"there is a topic {name!r} already")
@@ -251,7 +251,7 @@ class Store:
 
     def create_partitions(self, name: str, total: int) -> Topic:
         """Give a topic more partitions, `total` in all."""
-        with self._lock:
+        with self._env.tell.deferring(), self._lock:
             self._check_open()
             topic = self.topic(name)
             known = self._opened.registry.image.topics[name].partitions
@@ -284,7 +284,7 @@ class Store:
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic: it is gone at once, its files after `file.delete.delay.ms`."""
-        with self._lock:
+        with self._env.tell.deferring(), self._lock:
             self._check_open()
             topic = self.topic(name)
             self._opened.registry.register(removed=[topic.topic_id])
@@ -311,7 +311,7 @@ class Store:
 
     def alter_config(self, name: str, changes: Mapping[str, object | None]) -> Topic:
         """Set keys of a topic's configuration; None goes back to the default."""
-        with self._lock:
+        with self._env.tell.deferring(), self._lock:
             self._check_open()
             topic = self.topic(name)
             settings = dict(topic.config) | _texts(
@@ -336,7 +336,8 @@ class Store:
         """Move a partition to another root, while it is read and written."""
         target = self._root(root)
         partition = self.partition(topic, number)
-        with partition.moving, self._cleaning.paused(partition.topic_partition):
+        deferring = self._env.tell.deferring()
+        with deferring, partition.moving, self._cleaning.paused(partition.topic_partition):
             source = partition.root
             old = move_log(partition, target, self._env, self._lock, lambda: self._register(topic))
             if old is not None:
@@ -351,7 +352,7 @@ class Store:
         """
         self._check_open()
         partition = self.partition(topic, number)
-        with self._cleaning.paused(partition.topic_partition):
+        with self._env.tell.deferring(), self._cleaning.paused(partition.topic_partition):
             with partition.gate:
                 cut = partition.log.truncate_to(offset)
                 end = partition.log.segments.last.base_offset
