@@ -26,8 +26,8 @@ import threading
 from typing import TYPE_CHECKING
 
 from tidelog.errors import LogClosedError, LogLockedError
-from tidelog.storage.local import open_regular
 from tidelog.storage.forks import is_orphan, watch
+from tidelog.storage.local import open_regular
 
 if TYPE_CHECKING:
     from types import TracebackType

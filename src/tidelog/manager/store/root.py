@@ -30,8 +30,8 @@ from tidelog.storage import (
     write_offset_checkpoint,
 )
 from tidelog.storage.files import parent
-from tidelog.storage.local import LINK_REFUSED
 from tidelog.storage.forks import watch
+from tidelog.storage.local import LINK_REFUSED
 from tidelog.storage.lock import RootLock
 from tidelog.storage.metadata import (
     MetaProperties,
