@@ -126,3 +126,73 @@ def test_a_worker_without_tidelog(work: str, tmp_path: Path) -> None:
         timeout=200,
     )
     assert "has no module 'tidelog': install tidelog on every worker" in done.stderr
+
+
+READ = f"print('count', spark.read.format('tidelog').load({CLEAN!r}).count())\n"
+WRITE = (
+    "spark.sql('select string(id) value from range(7)').write.format('tidelog').mode('append')"
+    ".option('topic', 't').save('root')\n"
+    "print('count', spark.read.format('tidelog').load('root').count())\n"
+)
+MAKE = (
+    "from pyspark.sql import SparkSession\n"
+    f"builder = SparkSession.builder.master('local[1]').config(map={SETTINGS!r})\n"
+    "spark = builder.getOrCreate()\n"
+    "spark.sparkContext.setLogLevel('OFF')\n"
+)
+
+
+def outside_of_the_environment(script: str, directory: Path, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run a script by the interpreter's path, as cron does: nothing is activated, no variable is set."""
+    import os
+    import shutil
+
+    java = shutil.which("java") or "java"
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "VIRTUAL_ENV"))
+    }
+    environment |= {"PATH": f"{Path(java).parent}:/usr/bin:/bin", **more}
+    return subprocess.run(
+        [sys.executable, "-c", script],
+        env=environment,
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+    )
+
+
+def test_importing_chooses_this_python_and_keeps_one_that_was_chosen(tmp_path: Path) -> None:
+    script = (
+        "import os, tidelog.spark; print(os.environ['PYSPARK_PYTHON'], os.environ['PYSPARK_DRIVER_PYTHON'])"
+    )
+    done = outside_of_the_environment(script, tmp_path)
+    assert done.stdout.split() == [sys.executable] * 2, done.stderr
+    chosen = outside_of_the_environment(script, tmp_path, PYSPARK_PYTHON="/opt/python")
+    assert chosen.stdout.split() == ["/opt/python"] * 2, chosen.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "script",
+    [
+        "import tidelog.spark\n" + MAKE + READ,
+        MAKE + "import tidelog.spark\ntidelog.spark.register(spark)\n" + READ,
+        MAKE + "import tidelog.spark\ntidelog.spark.register(spark)\n" + WRITE,
+    ],
+    ids=["session after import", "register", "register and write"],
+)
+def test_the_source_is_found_though_the_environment_is_not_activated(script: str, tmp_path: Path) -> None:
+    require_spark()
+    done = outside_of_the_environment(script, tmp_path)
+    assert "count " in done.stdout, done.stderr[-2000:]
+    assert int(done.stdout.split()[-1]) > 0
+
+
+def test_registering_again_is_harmless(spark: SparkSession) -> None:
+    import tidelog.spark
+
+    tidelog.spark.register(spark)
+    tidelog.spark.register(spark)
+    assert spark.read.format("tidelog").load(CLEAN).count() > 0

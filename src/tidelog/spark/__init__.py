@@ -10,12 +10,15 @@
     sink, sink_options         writing: the data source     partitioner, staging    what a writing task does
     ingesting                  anything Spark reads -> topics       compacting, retaining      what goes
 
-`pyspark` is an extra; nothing here is imported before it is used.
+`pyspark` is an extra; nothing here is imported before it is used. Importing this package has Spark's
+processes run this interpreter (`sessions.choose_python`).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+
+from tidelog.spark.sessions import choose_python
 
 if TYPE_CHECKING:
     from tidelog.spark.compacting import compact
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
     from tidelog.spark.profiling import profile
     from tidelog.spark.reindexing import reindex
     from tidelog.spark.retaining import retention, trim
-    from tidelog.spark.sessions import MissingDependencyError, quiet_session, session
+    from tidelog.spark.sessions import MissingDependencyError, quiet_session, register, session
     from tidelog.spark.verifying import verify
 
 __all__ = [
@@ -40,6 +43,7 @@ __all__ = [
     "plan",
     "profile",
     "quiet_session",
+    "register",
     "reindex",
     "retention",
     "session",
@@ -58,12 +62,16 @@ _LAZY = {
     "plan": "tidelog.spark.plans",
     "profile": "tidelog.spark.profiling",
     "quiet_session": "tidelog.spark.sessions",
+    "register": "tidelog.spark.sessions",
     "reindex": "tidelog.spark.reindexing",
     "retention": "tidelog.spark.retaining",
     "session": "tidelog.spark.sessions",
     "trim": "tidelog.spark.retaining",
     "verify": "tidelog.spark.verifying",
 }
+
+
+choose_python()
 
 
 def __getattr__(name: str) -> Any:

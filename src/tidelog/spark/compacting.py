@@ -47,7 +47,7 @@ from tidelog.types import TopicPartition
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["COMPACT_SCHEMA", "compact"]
+__all__ = ["COMPACT_SCHEMA", "cleanable", "compact"]
 
 COMPACT_SCHEMA = pa.schema(
     [
@@ -99,7 +99,9 @@ def compact(
     options = SinkOptions.parse({"path": str(root)})
     now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     if dry_run:
-        return report_frame(spark, _look(options.roots, topics, now, from_start), COMPACT_SCHEMA)
+        return report_frame(
+            spark, cleanable(options.roots, topics, now, from_start=from_start), COMPACT_SCHEMA
+        )
     staging = Path(options.staging, f"compact-{uuid.uuid4().hex}")
     try:
         with open_waiting(options.roots, wait_ms=options.lock_timeout_ms) as store:
@@ -130,8 +132,8 @@ def _selected(store: Store, topics: Iterable[str] | None) -> list[Partition]:
     ]
 
 
-def _look(
-    roots: Iterable[str], topics: Iterable[str] | None, now_ms: int, from_start: bool
+def cleanable(
+    roots: Iterable[str], topics: Iterable[str] | None, now_ms: int, *, from_start: bool
 ) -> list[dict[str, Any]]:
     """What a run would compact; the roots stay as they are, and are not held."""
     named = None if topics is None else set(topics)

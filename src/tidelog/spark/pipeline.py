@@ -1,35 +1,38 @@
 """`pipeline`: jobs one after the other (`pipeline_config`), each skipped when it is done already.
 
-A step is done if it was finished with these very settings, no step before it had anything to do in this run,
-and what it works on is as it was then: for an ingest the files of its source, for all others where the logs
-of the root end. That is written down after each step, so a pipeline that was stopped goes on where it
-stopped; the jobs themselves are resumable besides.
+A step is done if it was finished with these very settings, no step before it changed anything in this run,
+and what it works on is what it was when the step began (`pipeline_inputs`). Steps that depend on the clock
+(`retention`, `trim`, and `compact` for its tombstones) are done only if nothing is due now. That is written
+down after each step (`pipeline_state`), so a pipeline that was stopped goes on where it stopped. A step
+whose end could not be written down runs again: the jobs take only what they have not taken yet.
 
 Damage that `verify` finds ends the pipeline: nothing is compacted or exported from a damaged root.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidelog.errors import DataLossError, InvalidIndexError, TidelogError
+from tidelog.errors import DataLossError, TidelogError
 from tidelog.manager.verification.findings import Kind
-from tidelog.scanning.partitions import list_partitions
-from tidelog.scanning.stability import log_end_offset
 from tidelog.spark.compacting import compact
 from tidelog.spark.exporting import export
 from tidelog.spark.ingesting import Columns, FileSource, ingest
-from tidelog.spark.pipeline_config import PipelineConfig, Step, sink_options
-from tidelog.spark.retaining import retention
+from tidelog.spark.pipeline_config import PipelineConfig, Step, sink_options, trim_bounds
+from tidelog.spark.pipeline_inputs import (
+    expired_topics,
+    horizon_of,
+    input_of,
+    is_due,
+    output_of,
+    settings_of,
+)
+from tidelog.spark.pipeline_state import PipelineState
+from tidelog.spark.retaining import retention, trim
 from tidelog.spark.verifying import verify
-from tidelog.storage import LOCAL, atomic_write
-from tidelog.storage.names import CLUSTER_METADATA_TOPIC
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,10 +54,10 @@ class StepReport:
 
 def plan_pipeline(config: PipelineConfig) -> list[StepReport]:
     """Which steps would run; those behind one that runs may turn out to have nothing to do."""
-    state = _State(config.state)
+    state = PipelineState(config.state)
     reports, ran = [], False
     for step in config.steps:
-        is_done = not ran and state.is_done(step, _input_of(step, config))
+        is_done = not ran and _is_done(state, step, config, input_of(step, config))
         ran = ran or not is_done
         reports.append(StepReport(step.name, SKIPPED if is_done else WOULD_RUN))
     return reports
@@ -70,7 +73,7 @@ def run_pipeline(
     `session` makes the Spark session when the first step needs one. A step that fails ends the pipeline: the
     report says why, and what was not run.
     """
-    state = _State(config.state)
+    state = PipelineState(config.state)
     reports: list[StepReport] = []
     ran, failed = False, False
 
@@ -82,79 +85,47 @@ def run_pipeline(
         if failed:
             add(StepReport(step.name, NOT_RUN))
             continue
-        if not ran and state.is_done(step, _input_of(step, config)):
+        given = input_of(step, config)  # before the step looks: what comes later is the next run's
+        if not ran and _is_done(state, step, config, given):
             add(StepReport(step.name, SKIPPED))
             continue
-        begin = time.monotonic()
+        begin, begin_ms = time.monotonic(), _now_ms()
         try:
+            state.begin(step.name)
             detail, changed = _RUN[step.kind](session(), step, config)
+            state.done(step.name, _note(step, config, given, begin_ms), changed=changed)
         except (TidelogError, OSError) as error:
             failed = True
             add(StepReport(step.name, FAILED, time.monotonic() - begin, str(error)))
             continue
         ran = ran or changed
-        state.done(step, _input_of(step, config))
         add(StepReport(step.name, DONE, time.monotonic() - begin, detail))
     return reports
 
 
-# ---- what was done
+def _note(step: Step, config: PipelineConfig, given: str, begin_ms: int) -> dict[str, Any]:
+    """What is written down of a step that is finished."""
+    note: dict[str, Any] = _expected(step, config, given)
+    if step.kind == "compact":
+        note["left"] = list(horizon_of(config.root, step.settings.get("topics"), after_ms=begin_ms))
+    return note
 
 
-class _State:
-    """The file that says which steps are done."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._steps: dict[str, Any] = {}
-        if path.exists():
-            try:
-                self._steps = json.loads(path.read_bytes())["steps"]
-            except (ValueError, KeyError, TypeError) as error:
-                raise InvalidIndexError(f"{path} does not say which steps are done: {error}") from error
-
-    def is_done(self, step: Step, given: str) -> bool:
-        """Whether a step was finished with these settings on this input."""
-        return bool(given) and self._steps.get(step.name) == [_digest(dict(step.settings)), given]
-
-    def done(self, step: Step, given: str) -> None:
-        """Write down that a step was finished."""
-        self._steps[step.name] = [_digest(dict(step.settings)), given]
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        atomic_write(LOCAL, self._path, json.dumps({"version": 1, "steps": self._steps}).encode())
+def _expected(step: Step, config: PipelineConfig, given: str) -> dict[str, str]:
+    return {"settings": settings_of(step, config), "input": given, "output": output_of(step, config)}
 
 
-def _digest(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+def _is_done(state: PipelineState, step: Step, config: PipelineConfig, given: str) -> bool:
+    note = state.note(step.name)
+    if note is None or not given:
+        return False
+    if any(note.get(name) != value for name, value in _expected(step, config, given).items()):
+        return False
+    return not is_due(step, config, note.get("left"), _now_ms())
 
 
-def _input_of(step: Step, config: PipelineConfig) -> str:
-    """What a step works on, as a digest; empty where that cannot be told."""
-    if step.kind == "ingest":
-        return _source_state(step.settings["source"])
-    if not config.root.is_dir():
-        return ""
-    there = list_partitions(config.root)
-    ends = {
-        str(one.topic_partition): log_end_offset(one, damage_ends_it=True)
-        for one in there
-        if one.topic_partition.topic != CLUSTER_METADATA_TOPIC
-    }
-    return _digest(ends)
-
-
-def _source_state(source: str) -> str:
-    """Names, sizes and times of a source's files."""
-    if "://" in source:
-        return ""
-    found = []
-    anchor = Path(source).anchor
-    is_glob = any(sign in source for sign in "*?[")
-    matches = sorted(Path(anchor).glob(source.removeprefix(anchor))) if is_glob else [Path(source)]
-    for path in matches:
-        files = sorted(one for one in path.rglob("*") if one.is_file()) if path.is_dir() else [path]
-        found += [[str(one), one.stat().st_size, one.stat().st_mtime_ns] for one in files]
-    return _digest(found)
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 # ---- the steps: what they did in words, and whether it changed anything for those that follow
@@ -190,21 +161,39 @@ def _verify(spark: SparkSession, step: Step, config: PipelineConfig) -> tuple[st
 
 
 def _compact(spark: SparkSession, step: Step, config: PipelineConfig) -> tuple[str, bool]:
-    settings = step.settings
-    rows = compact(
-        spark,
-        config.root,
-        topics=settings.get("topics"),
-        from_start=settings.get("from_start", False),
-    ).toArrow()
-    before, after = (sum(rows.column(name).to_pylist()) for name in ("bytes_before", "bytes"))
-    return f"{rows.num_rows} partitions, {before} bytes became {after}", before != after
+    """Compact what is dirty; and, from the start, topics with tombstones whose time has come."""
+    topics, from_start = step.settings.get("topics"), step.settings.get("from_start", False)
+    now_ms = _now_ms()
+
+    def run(chosen: list[str] | None, from_start: bool) -> list[dict[str, Any]]:
+        found = compact(spark, config.root, topics=chosen, now_ms=now_ms, from_start=from_start)
+        rows: list[dict[str, Any]] = found.toArrow().to_pylist()
+        return rows
+
+    expired = [] if from_start else expired_topics(config.root, topics, now_ms)
+    rows = run(topics, from_start) + (run(expired, True) if expired else [])
+    partitions = {(row["topic"], row["partition"]) for row in rows}
+    freed = sum(row["bytes_before"] - row["bytes"] for row in rows)
+    return f"{len(partitions)} partitions, {freed} bytes freed", freed != 0
 
 
 def _retention(spark: SparkSession, step: Step, config: PipelineConfig) -> tuple[str, bool]:
     rows = retention(spark, config.root, topics=step.settings.get("topics")).toArrow()
     freed = sum(rows.column("bytes").to_pylist())
     return f"{rows.num_rows} segments are deleted, {freed} bytes", rows.num_rows > 0
+
+
+def _trim(spark: SparkSession, step: Step, config: PipelineConfig) -> tuple[str, bool]:
+    bounds = trim_bounds(step, _now_ms())
+    rows = trim(
+        spark,
+        config.root,
+        topics=step.settings.get("topics"),
+        before_offset=bounds.get("before_offset"),
+        before_ms=bounds.get("before_ms"),
+    ).toArrow()
+    freed = sum(rows.column("bytes").to_pylist())
+    return f"{rows.num_rows} log starts moved, {freed} bytes deleted", rows.num_rows > 0
 
 
 def _export(spark: SparkSession, step: Step, config: PipelineConfig) -> tuple[str, bool]:
@@ -226,5 +215,6 @@ _RUN: Mapping[str, Callable[[SparkSession, Step, PipelineConfig], tuple[str, boo
     "verify": _verify,
     "compact": _compact,
     "retention": _retention,
+    "trim": _trim,
     "export": _export,
 }

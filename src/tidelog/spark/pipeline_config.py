@@ -7,6 +7,7 @@ steps:                         in order; each has one key, its kind
   - verify: {deep: true}
   - compact: {topics: [orders]}
   - retention: {topics: [orders]}
+  - trim: {topics: [orders], before_time: 30 days ago}
   - export: {to: out, topics: [orders], values: json}
 """
 
@@ -14,15 +15,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 from tidelog.errors import InvalidInputError
 from tidelog.manager.publishing.checks import check_topic
+from tidelog.manager.upkeep.moments import parse_moment
 from tidelog.spark.sink_options import SinkOptions
 from tidelog.spark.values import ValueFormat
 
-__all__ = ["PipelineConfig", "Step", "read_config"]
+__all__ = ["PipelineConfig", "Step", "read_config", "sink_options", "trim_bounds"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,21 @@ def _count(value: Any, base: Path) -> int:
     return value
 
 
+def _offset(value: Any, base: Path) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(f"an offset of at least 0 is wanted, not {value!r}")
+    return value
+
+
+def _moment(value: Any, base: Path) -> str:
+    """A time in words; it is read anew at each run, so that `7 days ago` moves on."""
+    if isinstance(value, date):  # YAML reads a date or a time as one
+        value = value.isoformat()
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else _text(value, base)
+    parse_moment(text, 0)
+    return text
+
+
 def _file(value: Any, base: Path) -> str:
     text = _text(value, base)
     return text if "://" in text else str((base / text).absolute())
@@ -125,6 +143,7 @@ _KINDS: dict[str, dict[str, _Field]] = {
     "verify": {"deep": _Field(_flag)},
     "compact": {"topics": _Field(_topics), "from_start": _Field(_flag)},
     "retention": {"topics": _Field(_topics)},
+    "trim": {"topics": _Field(_topics), "before_time": _Field(_moment), "before": _Field(_offset)},
     "export": {
         "to": _Field(_file, required=True),
         "topics": _Field(_topics),
@@ -203,14 +222,29 @@ def _check(file: Path, step: Step, root: Path) -> None:
     where = f"{file}: step {step.number}, {step.kind}"
     if step.kind == "ingest":
         source = step.settings["source"]
-        if "://" not in source and not any(sign in source for sign in "*?[") and not Path(source).exists():
+        if "://" not in source and not any(sign in source for sign in "*?[{") and not Path(source).exists():
             raise InvalidInputError(f"{where}: source {source} does not exist")
         try:
             SinkOptions.parse(sink_options(step, root))
         except InvalidInputError as error:
             raise InvalidInputError(f"{where}: {error}") from None
-    if step.kind == "export" and "schema" in step.settings and step.settings.get("values") != "json":
-        raise InvalidInputError(f"{where}: schema means something for values: json only")
+    if step.kind == "export" and step.settings.get("values") != "json":
+        for name in ("schema",):
+            if step.settings.get(name):
+                raise InvalidInputError(f"{where}: {name} means something for values: json only")
+    if step.kind == "trim":
+        if ("before_time" in step.settings) == ("before" in step.settings):
+            raise InvalidInputError(f"{where}: say up to where: one of before_time and before is wanted")
+        if "before" in step.settings and "topics" not in step.settings:
+            raise InvalidInputError(f"{where}: before is an offset: name the topics that it is for")
+
+
+def trim_bounds(step: Step, now_ms: int) -> dict[str, int]:
+    """Up to where a trim step trims, as `spark.trim` takes it."""
+    settings = step.settings
+    if "before" in settings:
+        return {"before_offset": settings["before"]}
+    return {"before_ms": parse_moment(settings["before_time"], now_ms)}
 
 
 def sink_options(step: Step, root: Path) -> dict[str, str]:

@@ -29,7 +29,7 @@ from tidelog.storage.names import CLUSTER_METADATA_TOPIC
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["RETENTION_SCHEMA", "TRIM_SCHEMA", "retention", "trim"]
+__all__ = ["RETENTION_SCHEMA", "TRIM_SCHEMA", "retention", "retention_is_due", "trim", "trim_is_due"]
 
 RETENTION_SCHEMA = pa.schema(
     [
@@ -181,6 +181,24 @@ def trim(
                 for one in chosen
             ]
     return report_frame(spark, rows, TRIM_SCHEMA)
+
+
+def retention_is_due(root: str | Path, topics: Iterable[str] | None, now_ms: int) -> bool:
+    """Whether retention would delete something now: a look without Spark that ends with the first find."""
+    work = RetentionWork(now_ms)
+    return any(work(0, split) for split in _splits(str(root), topics))
+
+
+def trim_is_due(
+    root: str | Path,
+    topics: Iterable[str] | None,
+    *,
+    before_offset: int | None = None,
+    before_ms: int | None = None,
+) -> bool:
+    """Whether a trim would move a log start now, likewise."""
+    work = TrimWork(before_offset, before_ms)
+    return any(work(0, split) for split in _splits(str(root), topics))
 
 
 def _splits(root: str, topics: Iterable[str] | None) -> list[RootSplit]:

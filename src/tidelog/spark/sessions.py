@@ -16,7 +16,15 @@ from tidelog.errors import InvalidInputError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["MissingDependencyError", "quiet_session", "require_java", "require_pyspark", "session"]
+__all__ = [
+    "MissingDependencyError",
+    "choose_python",
+    "quiet_session",
+    "register",
+    "require_java",
+    "require_pyspark",
+    "session",
+]
 
 _INSTALL_PYSPARK = "Spark needs PySpark 4: pip install 'tidelog[spark]'"
 _INSTALL_JAVA = (
@@ -58,6 +66,32 @@ def require_java() -> None:
         raise MissingDependencyError(_INSTALL_JAVA)
 
 
+def choose_python() -> None:
+    """Have Spark's processes run this interpreter, unless `PYSPARK_PYTHON` names another one.
+
+    Spark takes both from the environment when it starts its JVM, so this must come first. Its own choice is
+    the `python3` on the PATH, which has no tidelog unless the environment is activated.
+    """
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", os.environ["PYSPARK_PYTHON"])
+
+
+def register(session: SparkSession) -> None:
+    """Make `format("tidelog")` known to a session, however it was made.
+
+    A session that was made after `import tidelog.spark` in the same process knows it already. One that is
+    older may run a Python without tidelog: unless one was chosen for it (`PYSPARK_PYTHON`, or the setting
+    `spark.pyspark.python`), its workers run this one from here on.
+    """
+    require_pyspark()
+    from tidelog.spark.source import TidelogSource
+
+    context = getattr(session, "_sc", None)  # a Connect session has none: its server chooses
+    if context is not None and context.pythonExec == "python3":
+        context.pythonExec = context.getConf().get("spark.pyspark.python", os.environ["PYSPARK_PYTHON"])
+    session.dataSource.register(TidelogSource)
+
+
 def session(
     master: str = "local[*]", *, app_name: str = "tidelog", config: Mapping[str, object] | None = None
 ) -> SparkSession:
@@ -69,8 +103,7 @@ def session(
     Connect.
     """
     require_pyspark()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", os.environ["PYSPARK_PYTHON"])
+    choose_python()
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(app_name)

@@ -34,7 +34,7 @@ from tidelog.errors import DataLossError, InvalidInputError, LogLockedError
 from tidelog.spark.places import Place, open_place
 from tidelog.types import TopicPartition
 
-__all__ = ["ExportTarget", "StagedFile", "target_place"]
+__all__ = ["METADATA", "ExportTarget", "StagedFile", "target_place"]
 
 METADATA = "_tidelog"
 _COMMITS = f"{METADATA}/commits"

@@ -9,23 +9,16 @@ ago: "10 minutes ago", "2h ago", "yesterday", "now".
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime, timedelta
 
 from tidelog.cli.errors import UsageError
+from tidelog.errors import InvalidInputError
+from tidelog.manager.upkeep.moments import parse_moment
 
 __all__ = ["parse_time", "size_text", "span_text", "time_text"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNITS = ("kB", "MB", "GB", "TB", "PB")
-_AGO = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+?)s?(?:\s+ago)?")
-_SECONDS = {
-    **dict.fromkeys(("s", "sec", "second"), 1),
-    **dict.fromkeys(("m", "min", "minute"), 60),
-    **dict.fromkeys(("h", "hour"), 3600),
-    **dict.fromkeys(("d", "day"), 86400),
-    **dict.fromkeys(("w", "week"), 604800),
-}
 
 
 def time_text(timestamp_ms: int) -> str | None:
@@ -66,20 +59,7 @@ def span_text(milliseconds: int) -> str:
 
 def parse_time(text: str, now_ms: int) -> int:
     """The moment that `text` means, in milliseconds since 1970. Raises UsageError."""
-    words = text.strip().lower()
-    if re.fullmatch(r"\d+", words):
-        return int(words)
-    if words in ("now", "yesterday"):
-        return now_ms - (86_400_000 if words == "yesterday" else 0)
-    ago = _AGO.fullmatch(words)
-    if ago is not None and ago[2] in _SECONDS:
-        return now_ms - round(float(ago[1]) * _SECONDS[ago[2]] * 1000)
     try:
-        moment = datetime.fromisoformat(text.strip().upper() if "t" in words else text.strip())
-    except ValueError:
-        raise UsageError(
-            f"{text!r} is no time: say it in milliseconds since 1970, like 2026-11-15T10:00, "
-            "or like '10 minutes ago'"
-        ) from None
-    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    return round(moment.timestamp() * 1000)
+        return parse_moment(text, now_ms)
+    except InvalidInputError as error:
+        raise UsageError(str(error)) from None
