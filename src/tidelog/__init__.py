@@ -1,30 +1,62 @@
-"""Apache Kafka's storage layer as a Python library."""
+"""Apache Kafka's storage layer as a Python library.
+
+open              root directories, as a broker keeps them: a `Store` of `Topic`s of `Partition`s
+scan              directories at rest or in use, as Arrow record batches
+Log               one partition on its own
+Record, Header    what is appended and read
+Codec             how batches are compressed
+TopicPartition    a name and a number
+errors            everything that is raised on purpose
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from tidelog.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from tidelog.log import Log
-    from tidelog.manager import Store, open
-    from tidelog.scanning import scan
+    from tidelog import errors
+    from tidelog.log.log import Log
+    from tidelog.manager.store.partition import Partition
+    from tidelog.manager.store.store import Store
+    from tidelog.manager.store.store import open_store as open
+    from tidelog.manager.store.topics import Topic
+    from tidelog.records.record import Header, Record
+    from tidelog.scanning.reader import scan
+    from tidelog.types import Codec, TopicPartition
 
 __version__ = "0.1.0"
 
-__all__ = ["Log", "Store", "__version__", "open", "scan"]
+__all__ = [
+    "Codec",
+    "Header",
+    "Log",
+    "Partition",
+    "Record",
+    "Store",
+    "Topic",
+    "TopicPartition",
+    "__version__",
+    "errors",
+    "open",
+    "scan",
+]
 
 # Imported at first use: `import tidelog` and the command's start-up stay light.
-_LAZY = {
-    "Log": "tidelog.log",
-    "Store": "tidelog.manager",
-    "open": "tidelog.manager",
-    "scan": "tidelog.scanning",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module 'tidelog' has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(_LAZY[name]), name)
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "Codec": "tidelog.types",
+        "Header": "tidelog.records.record",
+        "Log": "tidelog.log.log",
+        "Partition": "tidelog.manager.store.partition",
+        "Record": "tidelog.records.record",
+        "Store": "tidelog.manager.store.store",
+        "Topic": "tidelog.manager.store.topics",
+        "TopicPartition": "tidelog.types",
+        "errors": "tidelog.errors",
+        "open": "tidelog.manager.store.store:open_store",
+        "scan": "tidelog.scanning.reader",
+    },
+)

@@ -6,12 +6,30 @@ cleaner     compaction: of each key the last value stays (docs/compaction.md); i
             passes: a round, whose passes this process does or others do
 """
 
-from tidelog.cleanup.retention import (
-    Deletion,
-    RetentionPlan,
-    RetentionReason,
-    apply_retention,
-    plan_retention,
-)
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from tidelog.cleanup.retention import (
+        Deletion,
+        RetentionPlan,
+        RetentionReason,
+        apply_retention,
+        plan_retention,
+    )
 
 __all__ = ["Deletion", "RetentionPlan", "RetentionReason", "apply_retention", "plan_retention"]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "Deletion": "tidelog.cleanup.retention",
+        "RetentionPlan": "tidelog.cleanup.retention",
+        "RetentionReason": "tidelog.cleanup.retention",
+        "apply_retention": "tidelog.cleanup.retention",
+        "plan_retention": "tidelog.cleanup.retention",
+    },
+)

@@ -7,10 +7,17 @@
 Formats are at the head of `offset`, `time` and `transaction`; the search is `kernels.search`.
 """
 
-from tidelog.index.active import ActiveOffsetIndex, ActiveTimeIndex
-from tidelog.index.offset import OffsetIndex
-from tidelog.index.time import TimeIndex
-from tidelog.index.transaction import AbortedTxn, TransactionIndex, TxnIndexSearchResult
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from tidelog.index.active import ActiveOffsetIndex, ActiveTimeIndex
+    from tidelog.index.offset import OffsetIndex
+    from tidelog.index.time import TimeIndex
+    from tidelog.index.transaction import AbortedTxn, TransactionIndex, TxnIndexSearchResult
 
 __all__ = [
     "AbortedTxn",
@@ -21,3 +28,16 @@ __all__ = [
     "TransactionIndex",
     "TxnIndexSearchResult",
 ]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "AbortedTxn": "tidelog.index.transaction",
+        "ActiveOffsetIndex": "tidelog.index.active",
+        "ActiveTimeIndex": "tidelog.index.active",
+        "OffsetIndex": "tidelog.index.offset",
+        "TimeIndex": "tidelog.index.time",
+        "TransactionIndex": "tidelog.index.transaction",
+        "TxnIndexSearchResult": "tidelog.index.transaction",
+    },
+)

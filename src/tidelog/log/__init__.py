@@ -12,12 +12,19 @@
 Values and decisions are modules of their own, without files; those that act on files are short.
 """
 
-from tidelog.log.append.info import AppendOrigin, LogAppendInfo
-from tidelog.log.log import Log
-from tidelog.log.offsets import LogOffsetMetadata, LogOffsets
-from tidelog.log.read.lookups import OffsetTarget
-from tidelog.log.read.reading import FetchData
-from tidelog.log.scheduling import Scheduler
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from tidelog.log.append.info import AppendOrigin, LogAppendInfo
+    from tidelog.log.log import Log
+    from tidelog.log.offsets import LogOffsetMetadata, LogOffsets
+    from tidelog.log.read.lookups import OffsetTarget
+    from tidelog.log.read.reading import FetchData
+    from tidelog.log.scheduling import Scheduler
 
 __all__ = [
     "AppendOrigin",
@@ -29,3 +36,17 @@ __all__ = [
     "OffsetTarget",
     "Scheduler",
 ]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "AppendOrigin": "tidelog.log.append.info",
+        "FetchData": "tidelog.log.read.reading",
+        "Log": "tidelog.log.log",
+        "LogAppendInfo": "tidelog.log.append.info",
+        "LogOffsetMetadata": "tidelog.log.offsets",
+        "LogOffsets": "tidelog.log.offsets",
+        "OffsetTarget": "tidelog.log.read.lookups",
+        "Scheduler": "tidelog.log.scheduling",
+    },
+)

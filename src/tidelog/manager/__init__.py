@@ -9,12 +9,27 @@ publishing/     bulk writes, whole or not at all
 brokerconfig    server.properties
 """
 
-from tidelog.manager.brokerconfig import BrokerConfig
-from tidelog.manager.store.partition import Partition
-from tidelog.manager.store.store import Store, open_store
-from tidelog.manager.store.topics import Topic
+from __future__ import annotations
 
-open = open_store
-"""Open root directories; `tidelog.open`."""
+from typing import TYPE_CHECKING
 
-__all__ = ["BrokerConfig", "Partition", "Store", "Topic", "open", "open_store"]
+from tidelog.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from tidelog.manager.brokerconfig import BrokerConfig
+    from tidelog.manager.store.partition import Partition
+    from tidelog.manager.store.store import Store, open_store
+    from tidelog.manager.store.topics import Topic
+
+__all__ = ["BrokerConfig", "Partition", "Store", "Topic", "open_store"]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "BrokerConfig": "tidelog.manager.brokerconfig",
+        "Partition": "tidelog.manager.store.partition",
+        "Store": "tidelog.manager.store.store",
+        "Topic": "tidelog.manager.store.topics",
+        "open_store": "tidelog.manager.store.store",
+    },
+)

@@ -5,9 +5,28 @@ ActiveSegment    the one being written: append, truncate, recover, seal
 SealedSegment    read-only; `activate` makes it the active one again (after a truncation of the log)
 """
 
-from tidelog.segment.active import ActiveSegment
-from tidelog.segment.base import BatchPosition, Segment, SegmentRead
-from tidelog.segment.recovery import RecoveryState
-from tidelog.segment.sealed import SealedSegment
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from tidelog.segment.active import ActiveSegment
+    from tidelog.segment.base import BatchPosition, Segment, SegmentRead
+    from tidelog.segment.recovery import RecoveryState
+    from tidelog.segment.sealed import SealedSegment
 
 __all__ = ["ActiveSegment", "BatchPosition", "RecoveryState", "SealedSegment", "Segment", "SegmentRead"]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "ActiveSegment": "tidelog.segment.active",
+        "BatchPosition": "tidelog.segment.base",
+        "RecoveryState": "tidelog.segment.recovery",
+        "SealedSegment": "tidelog.segment.sealed",
+        "Segment": "tidelog.segment.base",
+        "SegmentRead": "tidelog.segment.base",
+    },
+)
