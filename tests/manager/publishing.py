@@ -9,11 +9,12 @@ import tidelog
 from tidelog.config import LogConfig
 from tidelog.manager import BrokerConfig, Store
 from tidelog.manager.publishing.committing import Published, Write, publish
+from tidelog.manager.publishing.mark import begin_staging
 from tidelog.manager.publishing.staging import PieceFacts, TaskStaging
 from tidelog.records import Record
 from tidelog.records.builder import encode_batches
 from tidelog.records.record import to_arrow
-from tidelog.storage import LOCAL, FileSystem, make_directories
+from tidelog.storage import LOCAL, FileSystem
 from tidelog.storage.write_journal import read_journal
 from tidelog.testing.crash import CrashFileSystem
 from tidelog.types import TopicPartition
@@ -72,7 +73,7 @@ def stage(
     batch_bytes: int = 200,
 ) -> str:
     """What a task does; the name of its manifest."""
-    make_directories(fs, directory)
+    begin_staging(fs, directory)
     task = TaskStaging(directory, name, fs)
     for topic, count in partitions.items():
         task.expect(topic, count)

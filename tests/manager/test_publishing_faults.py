@@ -65,7 +65,7 @@ def test_a_disk_that_fails_in_the_middle_leaves_nothing(tmp_path: Path, code: in
 
 
 def test_a_disk_that_is_full_while_staging_is_told_with_place_and_topic(tmp_path: Path) -> None:
-    fs = FaultyFileSystem(LOCAL, fail_at(4, errno.ENOSPC, times=None))
+    fs = FaultyFileSystem(LOCAL, fail_at(7, errno.ENOSPC, times=None))
     with pytest.raises(OSError, match=r"No space left on device.*topic t.*/staging"):
         stage(fs, str(tmp_path / "staging"), "task", tasks()[0], {"t": 2})
 

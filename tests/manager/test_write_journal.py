@@ -19,6 +19,7 @@ from tidelog.errors import InvalidIndexError, LogError
 from tidelog.manager.publishing.committing import sweep_staging
 from tidelog.records import Record
 from tidelog.storage import LOCAL
+from tidelog.storage.metadata import format_id
 from tidelog.storage.write_journal import (
     JOURNAL_FILE,
     PendingPartition,
@@ -56,7 +57,8 @@ def pend(root: str, before: dict[TopicPartition, list[bytes]], records: int = 2)
     partitions = tuple(PendingPartition(name, len(before[name]), records, 0, 0, 0) for name in names)
     with open_root(root) as store:
         store.partition("t", 0).append([Record(b"half", timestamp=NOW)] * 2)
-    write_journal(LOCAL, root, WriteJournal(1, {}, PendingWrite("", 0, "/nowhere", ("x",), partitions)))
+        ours = format_id(store.roots[0].identity.directory_id)
+    write_journal(LOCAL, root, WriteJournal(1, {}, PendingWrite("", 0, "/nowhere", ("x",), partitions), ours))
 
 
 def test_staged_data_that_is_gone_takes_the_write_back(tmp_path: Path) -> None:

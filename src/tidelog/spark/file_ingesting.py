@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidelog.errors import InvalidInputError
+from tidelog.manager.publishing.committing import sweep_staging
 from tidelog.manager.publishing.waiting import await_free, open_waiting
 from tidelog.spark.ingest_records import RECORD_COLUMNS, Columns, FileSource, records_of
 from tidelog.spark.jobs import pack, run_job, share_bytes
@@ -132,8 +133,8 @@ class FileIngest:
             self._write(number, files)
         else:
             self._load(number, plan)
-        for left in Path(self._options.staging).glob(f"{self._staging_name}-*"):  # of runs that were killed
-            shutil.rmtree(left, ignore_errors=True)
+        options, left = self._options, f"{self._staging_name}-"  # of runs that were killed
+        sweep_staging(options.staging, prefix=left, root=options.roots[0])
 
     @property
     def _staging_name(self) -> str:

@@ -17,7 +17,6 @@ import shutil
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
@@ -29,6 +28,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from tidelog.errors import InvalidInputError
+from tidelog.manager.publishing.committing import sweep_staging
 from tidelog.spark.shipping import Shipped
 from tidelog.spark.sink_options import SinkOptions
 from tidelog.spark.writing import Writing, begin_staging
@@ -137,8 +137,8 @@ class StreamSink(_Sink, DataSourceStreamArrowWriter):
         first = next((one for one in messages if isinstance(one, StagedTask)), None)
         if first is not None:
             self._publish(messages, first.directory, first.query, first.batch)
-            for left in Path(self._writing.options.staging).glob(f"{first.query}-*"):  # of earlier runs
-                shutil.rmtree(left, ignore_errors=True)
+            options = self._writing.options
+            sweep_staging(options.staging, prefix=f"{first.query}-", root=options.roots[0])  # of earlier runs
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Remove what the tasks of a batch have staged."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark import TaskContext
 
 from tidelog.config import LogConfig
+from tidelog.manager.publishing import mark
 from tidelog.manager.publishing.committing import Published, Write, publish, sweep_staging
 from tidelog.manager.publishing.existing import TopicFacts, existing_topics
 from tidelog.manager.publishing.staging import TaskStaging
@@ -20,7 +21,7 @@ from tidelog.manager.publishing.waiting import await_free, open_waiting
 from tidelog.spark.partitioner import TopicPlan
 from tidelog.spark.sink_options import SinkOptions
 from tidelog.spark.staging import Stager
-from tidelog.storage import LOCAL, make_directories
+from tidelog.storage import LOCAL
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,7 +31,7 @@ __all__ = ["Writing", "begin_staging"]
 
 def begin_staging(directory: str) -> None:
     """Make the directory of a write, or of a batch, before anything is staged."""
-    make_directories(LOCAL, directory)
+    mark.begin_staging(LOCAL, directory)
 
 
 class Writing:
@@ -73,5 +74,5 @@ class Writing:
             directory, tuple(manifests), query, batch, options.config, self._overwrite, self._topics
         )
         with open_waiting(options.roots, wait_ms=options.lock_timeout_ms, config=options.broker) as store:
-            sweep_staging(options.staging, time.time_ns() // 1_000_000)
+            sweep_staging(options.staging, time.time_ns() // 1_000_000, root=options.roots[0])
             return publish(store, write)

@@ -24,6 +24,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from tidelog.errors import InvalidIndexError
+
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, StrPath
 
@@ -40,6 +42,8 @@ __all__ = [
     "rename_noreplace",
 ]
 
+LARGEST_READ = (1 << 31) - 1
+"""As much as Kafka's own files can hold: positions in them are int32."""
 CANNOT_LINK = (errno.EXDEV, errno.EPERM, errno.ENOTSUP, errno.EMLINK)
 """Errors of `link` that say that it cannot be there: copy instead."""
 
@@ -169,11 +173,14 @@ class FileSystem(Protocol):
         """Return when the directory's names are on the disk."""
 
 
-def read_file(fs: FileSystem, path: StrPath) -> bytes:
-    """All bytes of a file."""
+def read_file(fs: FileSystem, path: StrPath, *, limit: int = LARGEST_READ) -> bytes:
+    """All bytes of a file; InvalidIndexError where it has more than `limit`, which no such file has."""
     file = fs.open(path)
     try:
-        return file.pread(file.size(), 0)
+        size = file.size()
+        if size > limit:
+            raise InvalidIndexError(f"{os.fspath(path)} has {size} bytes: no such file has more than {limit}")
+        return file.pread(size, 0)
     finally:
         file.close()
 

@@ -3,18 +3,24 @@
     <root>/tidelog-journal        a plain file, which brokers pass over; replaced whole (`atomic`)
         1                         version
         8f3a01bc                  CRC-32 of the line below
-        {"sequence": 7, "committed": {...}, "pending": null}
+        {"sequence": 7, "committed": {...}, "pending": null, "root": "dGhpcyBpcyBub3QgYSByb290"}
 
 `pending` is there from before a write's first change until after its last. It says where each partition ended
 and started before, and where the staged data is: whoever opens the root next finishes the write or takes it
 back, and whoever reads without opening sees each partition as it was. `committed` is the last batch of each
 query, so that a batch that is written again adds nothing. `sequence` grows with every publication: a reader
-who finds the same number before and after a look has looked between two.
+who finds the same number before and after a look has looked between two. `root` is the id of the root's
+directory: a journal that was copied from another root is none of this one's.
+
+What is read is not trusted: names of manifests are bare names, numbers are in the range of their kind, and
+whose the staged data is must be proven by the staged data itself (`manager.publishing.mark`). Its path is
+relative to the root where it lies beside it, so that both can be moved.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -36,12 +42,16 @@ __all__ = [
     "format_journal",
     "parse_journal",
     "read_journal",
+    "staging_name",
+    "staging_path",
     "write_journal",
 ]
 
 JOURNAL_FILE = "tidelog-journal"
 
 _VERSION = "1"
+_INT32, _INT64 = 2**31 - 1, 2**63 - 1
+_LIMIT = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +78,7 @@ class PendingWrite:
     """Whose it is; empty for nobody's, which is not remembered."""
     batch: int
     staging: str
-    """The directory with the staged files."""
+    """The directory with the staged files, absolute or relative to the root (`staging_path`)."""
     manifests: tuple[str, ...]
     """The manifests in it, in order."""
     partitions: tuple[PendingPartition, ...]
@@ -83,6 +93,8 @@ class WriteJournal:
     sequence: int = 0
     committed: Mapping[str, int] = field(default_factory=dict)
     pending: PendingWrite | None = None
+    root: str = ""
+    """The id of the root's directory; empty where that is not told."""
 
     def has(self, query: str, batch: int) -> bool:
         """Whether this batch of a query was published."""
@@ -96,6 +108,7 @@ def format_journal(journal: WriteJournal) -> bytes:
         "sequence": journal.sequence,
         "committed": dict(journal.committed),
         "pending": None if pending is None else _pending_fields(pending),
+        "root": journal.root,
     }
     body = json.dumps(content, separators=(",", ":"))
     return f"{_VERSION}\n{zlib.crc32(body.encode()):08x}\n{body}\n".encode()
@@ -132,37 +145,84 @@ def parse_journal(data: bytes, source: str) -> WriteJournal:
         if int(checksum, 16) != zlib.crc32(body.encode()):
             raise ValueError("its checksum does not match")
         content = json.loads(body)
-        committed = {str(query): int(batch) for query, batch in content["committed"].items()}
+        committed = {str(query): _number(batch, -_INT64 - 1) for query, batch in content["committed"].items()}
         pending = content["pending"]
         return WriteJournal(
-            int(content["sequence"]), committed, None if pending is None else _parse_pending(pending)
+            _number(content["sequence"]),
+            committed,
+            None if pending is None else _parse_pending(pending),
+            str(content.get("root", "")),
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise InvalidIndexError(f"{source} is no journal of writes: {error}") from error
 
 
 def _parse_pending(content: dict[str, Any]) -> PendingWrite:
     return PendingWrite(
         str(content["query"]),
-        int(content["batch"]),
-        str(content["staging"]),
-        tuple(str(name) for name in content["manifests"]),
-        tuple(
-            PendingPartition(TopicPartition(str(topic), int(number)), *(int(value) for value in values))
-            for topic, number, *values in content["partitions"]
-        ),
+        _number(content["batch"], -_INT64 - 1),
+        _path(content["staging"]),
+        tuple(_bare(name) for name in content["manifests"]),
+        tuple(_parse_partition(*values) for values in content["partitions"]),
         bool(content["goes_back"]),
     )
+
+
+def _parse_partition(
+    topic: Any, number: Any, base_offset: Any, records: Any, epoch: Any, start: Any, new_start: Any
+) -> PendingPartition:
+    one = PendingPartition(
+        TopicPartition(str(topic), _number(number, largest=_INT32)),
+        _number(base_offset),
+        _number(records),
+        _number(epoch, -1, _INT32),
+        _number(start),
+        _number(new_start),
+    )
+    _number(one.base_offset + one.records)
+    return one
+
+
+def _number(value: Any, smallest: int = 0, largest: int = _INT64) -> int:
+    if not smallest <= (number := int(value)) <= largest:
+        raise ValueError(f"{number} is not from {smallest} to {largest}")
+    return number
+
+
+def _bare(value: Any) -> str:
+    """A name in a directory, which leads nowhere else."""
+    name = _path(value)
+    if "/" in name or name in (".", ".."):
+        raise ValueError(f"{name!r} is not a manifest's name")
+    return name
+
+
+def _path(value: Any) -> str:
+    if not isinstance(value, str) or not value or "\0" in value:
+        raise ValueError(f"{value!r} is not a path")
+    value.encode()  # half a character would fail only where it is used
+    return value
 
 
 def read_journal(fs: FileSystem, root: StrPath) -> WriteJournal:
     """A root's journal; an empty one where there is none."""
     path = f"{root}/{JOURNAL_FILE}"
     try:
-        data = read_file(fs, path)
+        data = read_file(fs, path, limit=_LIMIT)
     except FileNotFoundError:
         return WriteJournal()
     return parse_journal(data, path)
+
+
+def staging_path(root: str, staging: str) -> str:
+    """Where a journal's `staging` is."""
+    return os.path.normpath(os.path.join(os.path.realpath(root), staging))
+
+
+def staging_name(root: str, path: str) -> str:
+    """What a journal calls a staging directory: what lies beside the root moves with it."""
+    real, above = os.path.realpath(path), os.path.dirname(os.path.realpath(root))
+    return os.path.relpath(real, os.path.realpath(root)) if real.startswith(f"{above}/") else real
 
 
 def write_journal(fs: FileSystem, root: StrPath, journal: WriteJournal) -> None:

@@ -23,22 +23,26 @@ import numpy.typing as npt
 from tidelog.errors import DataLossError, InvalidIndexError, LogError
 from tidelog.log import Log
 from tidelog.manager.publishing.checks import disk_error
-from tidelog.manager.publishing.staged import StagedRun, load_runs, read_manifest, remove_staged
+from tidelog.manager.publishing.mark import check_ours, remove_staged
+from tidelog.manager.publishing.staged import StagedRun, load_runs, read_manifest
 from tidelog.manager.store.partition import Partition
 from tidelog.manager.store.root import Checkpoint, Root
 from tidelog.records.batches import BatchTable, scan_batches
 from tidelog.storage import Directory, FileSystem
 from tidelog.storage.files import parent
+from tidelog.storage.metadata import format_id
 from tidelog.storage.write_journal import (
     JOURNAL_FILE,
     PendingPartition,
     PendingWrite,
+    WriteJournal,
     read_journal,
+    staging_path,
     write_journal,
 )
 from tidelog.types import Codec, TimestampType, TopicPartition
 
-__all__ = ["Find", "apply_write", "finish_pending", "settle", "take_back"]
+__all__ = ["Find", "apply_write", "check_pending", "finish_pending", "settle", "take_back"]
 
 _logger = logging.getLogger(__name__)
 
@@ -57,13 +61,14 @@ _PARTS_OF_SEGMENT = 16
 
 def finish_pending(fs: FileSystem, root: Root, find: Find) -> None:
     """Carry out or take back the write that a root's journal says was being published."""
-    pending = read_journal(fs, root.path).pending
+    pending = check_pending(fs, root)
     if pending is None:
         return
-    runs = None if pending.goes_back else _runs(fs, pending)
+    staging = staging_path(root.path, pending.staging)
+    runs = None if pending.goes_back else _runs(fs, pending, staging)
     is_done = False
     if runs is not None or (not pending.goes_back and _is_whole(pending, find)):
-        _logger.warning("%s: carrying out a write that was cut short (%s)", root.path, pending.staging)
+        _logger.warning("%s: carrying out a write that was cut short (%s)", root.path, staging)
         try:
             apply_write(fs, pending, runs or {}, find)
         except DataLossError as error:
@@ -72,16 +77,42 @@ def finish_pending(fs: FileSystem, root: Root, find: Find) -> None:
             settle(fs, root, done=True)
             is_done = True
     if not is_done:
-        _logger.warning("%s: taking back a write that was cut short (%s)", root.path, pending.staging)
+        _logger.warning("%s: taking back a write that was cut short (%s)", root.path, staging)
         take_back(fs, root, pending, find)
-    remove_staged(fs, pending.staging)
+    remove_staged(fs, staging, root.identity.directory_id)
 
 
-def _runs(fs: FileSystem, pending: PendingWrite) -> Mapping[TopicPartition, list[StagedRun]] | None:
+def check_pending(fs: FileSystem, root: Root) -> PendingWrite | None:
+    """The write that was being published, if it is known to be this root's own; LogError if it is not.
+
+    To be asked before anything in the root is changed.
+    """
+    journal = read_journal(fs, root.path)
+    if journal.pending is not None:
+        _check_root(root, journal)
+        staging = staging_path(root.path, journal.pending.staging)
+        check_ours(fs, staging, root.identity.directory_id, root.file(JOURNAL_FILE))
+    return journal.pending
+
+
+def _check_root(root: Root, journal: WriteJournal) -> None:
+    """Refuse a journal that does not say that it is this root's: it may cut what others have written."""
+    ours = format_id(root.identity.directory_id)
+    if journal.root != ours:
+        whose = f"is root {journal.root}'s, not {ours}'s" if journal.root else "does not say whose it is"
+        raise LogError(
+            f"{root.file(JOURNAL_FILE)} says that a write was cut short, but {whose}; nothing was changed. "
+            "Remove it: what the partitions hold stays as it is"
+        )
+
+
+def _runs(
+    fs: FileSystem, pending: PendingWrite, staging: str
+) -> Mapping[TopicPartition, list[StagedRun]] | None:
     """The staged data, or None where it is gone."""
     try:
-        manifests = [read_manifest(fs, pending.staging, name) for name in pending.manifests]
-        return load_runs(fs, pending.staging, manifests)
+        manifests = [read_manifest(fs, staging, name) for name in pending.manifests]
+        return load_runs(fs, staging, manifests)
     except (FileNotFoundError, DataLossError, InvalidIndexError) as error:
         _logger.warning("staged data cannot be used: %s", error)
         return None

@@ -13,6 +13,7 @@ closed. What a writer before us left unfinished was finished when the store was 
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -20,12 +21,21 @@ from tidelog.config import LogConfig
 from tidelog.errors import InvalidInputError
 from tidelog.manager.publishing.applying import apply_write, settle, take_back
 from tidelog.manager.publishing.checks import check_piece, check_topic
-from tidelog.manager.publishing.staged import Manifest, StagedRun, load_runs, read_manifest, remove_staged
+from tidelog.manager.publishing.mark import claim, is_ours, remove_staged
+from tidelog.manager.publishing.staged import Manifest, StagedRun, load_runs, read_manifest
 from tidelog.manager.store.partition import Partition
 from tidelog.manager.store.store import Store
 from tidelog.storage import LOCAL, FileSystem
+from tidelog.storage.metadata import format_id, read_meta_properties
+from tidelog.storage.names import META_PROPERTIES_FILE
 from tidelog.storage.removal import remove_tree
-from tidelog.storage.write_journal import PendingPartition, PendingWrite, read_journal, write_journal
+from tidelog.storage.write_journal import (
+    PendingPartition,
+    PendingWrite,
+    read_journal,
+    staging_name,
+    write_journal,
+)
 from tidelog.types import TopicPartition
 
 __all__ = ["Published", "Write", "publish", "sweep_staging"]
@@ -78,7 +88,7 @@ def publish(store: Store, write: Write, fs: FileSystem = LOCAL) -> Published:
     root = store.roots[0]
     journal = read_journal(fs, root.path)
     if journal.has(write.query, write.batch):
-        remove_staged(fs, write.staging)
+        remove_staged(fs, write.staging, root.identity.directory_id)
         return Published({}, is_replay=True)
     manifests = [read_manifest(fs, write.staging, name) for name in write.manifests]
     runs = load_runs(fs, write.staging, manifests)
@@ -91,7 +101,9 @@ def publish(store: Store, write: Write, fs: FileSystem = LOCAL) -> Published:
     for one in pending.partitions:
         find(one.topic_partition).flush()
     root.ensure_lock()
-    write_journal(fs, root.path, replace(journal, pending=pending))
+    claim(fs, write.staging, root.identity.directory_id)
+    ours = format_id(root.identity.directory_id)
+    write_journal(fs, root.path, replace(journal, pending=pending, root=ours))
     try:
         apply_write(fs, pending, runs, find)
     except Exception as error:
@@ -101,7 +113,7 @@ def publish(store: Store, write: Write, fs: FileSystem = LOCAL) -> Published:
             error.add_note(f"what was published of it is taken back when the root is opened next: {second}")
         raise
     settle(fs, root, done=True)
-    remove_staged(fs, write.staging)
+    remove_staged(fs, write.staging, root.identity.directory_id)
     return Published(
         {
             one.topic_partition: range(one.base_offset, one.base_offset + one.records)
@@ -166,28 +178,51 @@ def _intent(store: Store, write: Write, topics: set[str], runs: Runs) -> Pending
                 log.log_end_offset if write.overwrite else log.log_start_offset,
             )
         )
-    return PendingWrite(write.query, write.batch, write.staging, write.manifests, tuple(partitions))
+    staging = staging_name(store.roots[0].path, write.staging)
+    return PendingWrite(write.query, write.batch, staging, write.manifests, tuple(partitions))
 
 
-def sweep_staging(staging: str, now_ms: int, fs: FileSystem = LOCAL, stale_ms: int = _STALE_MS) -> list[str]:
+def sweep_staging(
+    staging: str,
+    now_ms: int = 0,
+    fs: FileSystem = LOCAL,
+    stale_ms: int = _STALE_MS,
+    *,
+    root: str | None = None,
+    prefix: str | None = None,
+) -> list[str]:
     """Remove what dead writers left in a directory of staged writes; the directories that went.
 
-    A write in whose directory nothing was changed for a day is taken for dead.
+    A write in whose directory nothing was changed for a day is taken for dead, and one whose name begins with
+    `prefix`, if that is given, at once. Only what a writer has marked goes (`mark`): for nobody yet, or for
+    this root. The directory may be shared with others, and with anything else.
     """
     if not fs.exists(staging):
         return []
+    owner = None if root is None else _directory_id(fs, root)
     gone = []
     for entry in fs.list(staging):
         path = f"{staging}/{entry.name}"
-        if entry.is_directory and now_ms - _last_change_ms(fs, path) > stale_ms:
+        if entry.is_link or not entry.is_directory or not is_ours(fs, path, owner):
+            continue
+        is_dead = now_ms - _last_change_ms(fs, path) > stale_ms
+        if is_dead if prefix is None else entry.name.startswith(prefix):
             remove_tree(fs, path)
             gone.append(path)
     return gone
+
+
+def _directory_id(fs: FileSystem, root: str) -> uuid.UUID | None:
+    path = f"{root}/{META_PROPERTIES_FILE}"
+    return read_meta_properties(fs, path).directory_id if fs.exists(path) else None
 
 
 def _last_change_ms(fs: FileSystem, path: str) -> int:
     times = [fs.stat(path).mtime_ms]
     for entry in fs.list(path):
         inner = f"{path}/{entry.name}"
-        times.append(_last_change_ms(fs, inner) if entry.is_directory else fs.stat(inner).mtime_ms)
+        if entry.is_directory and not entry.is_link:
+            times.append(_last_change_ms(fs, inner))
+        elif not entry.is_link:
+            times.append(fs.stat(inner).mtime_ms)
     return max(times)

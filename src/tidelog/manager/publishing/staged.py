@@ -26,7 +26,7 @@ from tidelog.kernels.crc import crc32c
 from tidelog.records.batches import BatchTable, scan_batches
 from tidelog.records.builder import EncodedBatches
 from tidelog.storage import FileSystem, map_file, read_file
-from tidelog.storage.removal import remove_tree
+from tidelog.storage.files import parent
 from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -38,12 +38,9 @@ __all__ = [
     "StagedRun",
     "load_runs",
     "read_manifest",
-    "remove_staged",
     "write_manifest",
     "write_small",
 ]
-
-_OVER = ".over"
 
 _COLUMNS = 16
 _ROW = 8 * _COLUMNS
@@ -129,11 +126,19 @@ def read_manifest(fs: FileSystem, directory: str, name: str) -> Manifest:
             tp = TopicPartition(str(topic), int(partition))
             facts = dict(zip(_FACTS, (int(number) for number in numbers), strict=True))
             is_segment = bool(facts.pop("is_segment"))
-            pieces.append(Piece(tp, str(file), is_segment=is_segment, **facts))
+            pieces.append(Piece(tp, _inner(file), is_segment=is_segment, **facts))
         partitions = {str(topic): int(count) for topic, count in content["partitions"].items()}
         return Manifest(name, partitions, tuple(pieces), int(content["table_crc"]))
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise InvalidIndexError(f"{path} is no manifest of staged data: {error}") from error
+
+
+def _inner(file: Any) -> str:
+    """A file's name in the write's directory, which leads nowhere else."""
+    parts = file.split("/")
+    if "\0" in file or len(parts) > 2 or any(part in ("", ".", "..") for part in parts):
+        raise ValueError(f"{file!r} is not a staged file's name")
+    return str(file)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +201,10 @@ def load_runs(
 
 def _size(fs: FileSystem, path: str) -> int:
     try:
+        if fs.is_link(parent(path)) or fs.is_link(path):
+            raise DataLossError(f"{path} is a symbolic link, and no staged data of ours")
         return fs.stat(path).size
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise DataLossError(f"{path} is gone: staged data was lost") from None
 
 
@@ -214,15 +221,3 @@ def _table(fs: FileSystem, path: str, crc: int) -> npt.NDArray[np.int64]:
 def table_bytes(table: BatchTable) -> bytes:
     """Rows as the table file holds them."""
     return table.rows.astype("<i8", copy=False).tobytes()
-
-
-def remove_staged(fs: FileSystem, staging: str) -> None:
-    """Remove a write's staged files, also while an attempt that nobody waits for goes on staging.
-
-    Under another name it finds nothing to write to, and cannot be in the way.
-    """
-    over = f"{staging}{_OVER}"
-    remove_tree(fs, over)
-    if fs.exists(staging):
-        fs.rename(staging, over)
-        remove_tree(fs, over)

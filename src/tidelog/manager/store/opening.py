@@ -26,7 +26,7 @@ from tidelog.log import Log, Scheduler
 from tidelog.manager.brokerconfig import BrokerConfig
 from tidelog.manager.metadata.files import METADATA_DIRECTORY
 from tidelog.manager.metadata.registry import Registry
-from tidelog.manager.publishing.applying import finish_pending
+from tidelog.manager.publishing.applying import check_pending, finish_pending
 from tidelog.manager.store.events import LogFailed, LogStrayed, RootWentOffline, Teller
 from tidelog.manager.store.loading import Loaded, LoadJob, load_logs
 from tidelog.manager.store.partition import Partition
@@ -155,6 +155,8 @@ class _Opening:
     def run(self, adopt: bool | None) -> Opened:
         opened = self._opened
         registry = opened.registry
+        for root in opened.roots:
+            check_pending(self._fs, root)
         self._read_roots()
         may_adopt = registry.is_new if adopt is None else adopt
         judged = judge(self._found(), registry.image, adopt=may_adopt)

@@ -1,0 +1,114 @@
+"""The mark of a staging directory: that a writer made it, and for which root. Nothing without it is removed.
+
+    <staging>/<write>/tidelog-staging
+        1                              version
+        dGhpcyBpcyBub3QgYSByb290       the id of the root's directory, or - while nothing is being published
+
+It is written when the directory is made, and again, durably, before the journal names the directory. So a
+path in a journal proves nothing by itself: a journal that was copied, forged or damaged cannot have a
+directory deleted that was not made for this root.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+from tidelog.errors import InvalidIndexError, LogError
+from tidelog.storage import FileSystem, make_directories, read_file
+from tidelog.storage.metadata import format_id
+from tidelog.storage.removal import remove_tree
+
+__all__ = ["MARK_FILE", "begin_staging", "check_ours", "claim", "is_ours", "remove_staged"]
+
+MARK_FILE = "tidelog-staging"
+
+_VERSION = b"1\n"
+_NOBODY = "-"
+_LIMIT = 100
+_OVER = ".over"
+
+
+def begin_staging(fs: FileSystem, directory: str) -> None:
+    """Make the directory of a write, with its mark, before anything is staged."""
+    make_directories(fs, directory)
+    if not fs.exists(f"{directory}/{MARK_FILE}"):
+        _write(fs, directory, _NOBODY, sync=False)
+
+
+def claim(fs: FileSystem, directory: str, root: uuid.UUID) -> None:
+    """Mark a directory as the root's, durably: its journal is about to name it."""
+    if _marked(fs, directory) != format_id(root):
+        _write(fs, directory, format_id(root), sync=True)
+
+
+def is_ours(fs: FileSystem, directory: str, root: uuid.UUID | None = None) -> bool:
+    """Whether a writer made this directory: for nobody yet, or for this root, where one is given."""
+    mark = _marked(fs, directory)
+    return mark == _NOBODY or (mark is not None and root is not None and mark == format_id(root))
+
+
+def check_ours(fs: FileSystem, directory: str, root: uuid.UUID, journal: str) -> None:
+    """LogError unless the directory is this root's, or is gone."""
+    if "\0" in directory or fs.is_link(directory):
+        fault = "is a symbolic link"
+    elif not fs.exists(directory) or _marked(fs, directory) == format_id(root):
+        return
+    else:
+        fault = f"has no file {MARK_FILE} that says that it was made for this root"
+    raise LogError(
+        f"{journal} says that a write was cut short whose data is staged in {directory}, but that {fault}; "
+        "nothing was changed. If the journal is another root's or damaged, remove it: what the partitions "
+        "hold stays as it is"
+    )
+
+
+def remove_staged(fs: FileSystem, staging: str, root: uuid.UUID) -> None:
+    """Remove a write's staged files, also while an attempt that nobody waits for goes on staging.
+
+    Under another name it finds nothing to write to, and cannot be in the way. The mark goes last: what a
+    crash leaves can still be told. What is not ours stays.
+    """
+    over = f"{staging}{_OVER}"
+    if is_ours(fs, over, root):
+        _remove(fs, over)
+    if is_ours(fs, staging, root):
+        fs.rename(staging, over)
+        _remove(fs, over)
+
+
+def _remove(fs: FileSystem, directory: str) -> None:
+    for entry in fs.list(directory):
+        path = f"{directory}/{entry.name}"
+        if entry.is_directory and not entry.is_link:
+            remove_tree(fs, path)
+        elif entry.name != MARK_FILE:
+            fs.unlink(path)
+    remove_tree(fs, directory)
+
+
+def _marked(fs: FileSystem, directory: str) -> str | None:
+    """For whom a directory was made; None where it has no mark that can be read, or is a link."""
+    path = f"{directory}/{MARK_FILE}"
+    if fs.is_link(directory) or fs.is_link(path):
+        return None
+    try:
+        data = read_file(fs, path, limit=_LIMIT)
+    except (OSError, InvalidIndexError):
+        return None
+    if not data.startswith(_VERSION) or not data.endswith(b"\n"):
+        return None
+    return data[len(_VERSION) : -1].decode("ascii", "replace")
+
+
+def _write(fs: FileSystem, directory: str, root: str, *, sync: bool) -> None:
+    file = fs.open(f"{directory}/{MARK_FILE}", create=True)
+    try:
+        data = _VERSION + f"{root}\n".encode()
+        file.pwrite(data, 0)
+        file.truncate(len(data))
+        if sync:
+            file.sync()
+    finally:
+        file.close()
+    if sync:
+        fs.sync_directory(directory)
