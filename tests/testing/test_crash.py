@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from tidelog.storage import LOCAL, FileSystem, atomic_write, read_file
 from tidelog.testing.crash import CrashFileSystem, copy_tree
+from tidelog.testing.faults import FaultyFileSystem, fail_on
 from tidelog.testing.journal import Write
 
 SEEDS = range(60)
@@ -161,7 +163,7 @@ def test_what_was_not_synced_is_lost_torn_zeroed_or_there() -> None:
     made(fs, "/f", b"")
     data = bytes(range(1, 251)) * 8
     fs.open("/f", writable=True).pwrite(data, 0)
-    found = [read_file(fs.crash(seed=seed), "/f") for seed in range(200)]
+    found = [read_file(fs.crash(seed=seed, stale=False), "/f") for seed in range(200)]
     assert b"" in found
     assert data in found
     assert any(len(one) == len(data) and not any(one) for one in found), "the size alone"
@@ -189,7 +191,7 @@ def test_appended_bytes_are_right_or_zero_and_synced_ones_right(seed: int, cut: 
             data += part
             lengths.add(len(data))
     step = min(3 + cut, fs.steps)
-    found = read_file(fs.crash(step, seed=seed), "/f")
+    found = read_file(fs.crash(step, seed=seed, stale=False), "/f")
     synced = max(length for at, length in safe.items() if at <= step)
     assert found[:synced] == data[:synced]
     assert all(byte in (0, right) for byte, right in zip(found, data, strict=False))
@@ -202,12 +204,103 @@ def test_a_truncation_never_brings_old_and_new_blocks_together() -> None:
     file = fs.open("/f", writable=True)
     file.truncate(512)
     file.pwrite(b"n" * 1536, 512)
-    found = {read_file(fs.crash(seed=seed), "/f") for seed in range(200)}
+    found = {read_file(fs.crash(seed=seed, stale=False), "/f") for seed in range(200)}
     assert b"o" * 2048 in found
     assert b"o" * 512 + b"n" * 1536 in found
     for one in found:
         assert set(one[512:]) in ({ord("o")}, {ord("n")}, {0}, {0, ord("n")}, set()), one
     assert any({0, ord("n")} == set(one[512:]) for one in found)
+
+
+def test_new_blocks_hold_what_was_there_before() -> None:
+    fs = CrashFileSystem()
+    made(fs, "/other", b"secret" * 400)
+    made(fs, "/f", b"old" * 10)
+    fs.open("/f", writable=True).pwrite(b"new" * 1000, 30)
+    found = {read_file(fs.crash(seed=seed), "/f") for seed in range(300)}
+    assert all(one.startswith(b"old" * 10) for one in found), "what was safe is safe"
+    behind = [one[512:] for one in found]
+    assert any(b"secret" in one for one in behind), "stale"
+    assert any(set(one) - set(b"newsecrt\0old") for one in behind), "garbage"
+    assert any(not any(one) for one in behind if one), "zeros"
+
+
+def test_a_hole_that_was_made_by_a_truncation_reads_as_zeros() -> None:
+    fs = CrashFileSystem()
+    made(fs, "/other", b"secret" * 400)
+    made(fs, "/f", b"old")
+    fs.open("/f", writable=True).truncate(5000)
+    found = {read_file(fs.crash(seed=seed), "/f") for seed in range(100)}
+    assert found == {b"old", b"old" + bytes(4997)}
+
+
+# ---- syncs that fail
+
+
+def test_a_failed_sync_drops_what_it_was_to_write() -> None:
+    fs = CrashFileSystem()
+    made(fs, "/f", b"safe")
+    file = fs.open("/f", writable=True)
+    file.pwrite(b"lost", 4)
+    file.fail_sync()
+    assert file.pread(8, 0) == b"safelost", "the system goes on showing it"
+    file.sync()
+    assert read_file(fs.crash(kept="synced"), "/f") == b"safe" + bytes(4)
+    assert read_file(fs.crash(kept="all"), "/f") == b"safelost"
+    assert {read_file(fs.crash(seed=seed), "/f") for seed in SEEDS} == {b"safe" + bytes(4), b"safelost"}
+
+
+def test_a_page_that_is_written_again_after_a_failed_sync_is_synced_whole() -> None:
+    fs = CrashFileSystem()
+    made(fs, "/f", bytes(8192))
+    file = fs.open("/f", writable=True)
+    file.pwrite(b"a" * 8192, 0)
+    file.fail_sync()
+    file.pwrite(b"b", 10)
+    file.sync()
+    found = read_file(fs.crash(kept="synced"), "/f")
+    assert found == b"a" * 10 + b"b" + b"a" * 4085 + bytes(4096)
+
+
+def test_a_failed_flush_of_a_mapping_drops_its_stores() -> None:
+    fs = CrashFileSystem()
+    made(fs, "/f", bytes(100))
+    mapping = fs.open("/f", writable=True).map_writable()
+    mapping.buffer[0] = 1
+    mapping.fail_flush()
+    mapping.flush()
+    assert read_file(fs.crash(kept="synced"), "/f") == bytes(100)
+    mapping.buffer[1] = 2
+    mapping.flush()
+    assert read_file(fs.crash(kept="synced"), "/f")[:3] == b"\1\2\0"
+    mapping.close()
+
+
+def test_a_faulty_file_system_above_drops_pages_too() -> None:
+    inner = CrashFileSystem()
+    made(inner, "/f", b"old")
+    fs = FaultyFileSystem(inner, fail_on("sync", "f", errno.EIO, times=1))
+    file = fs.open("/f", writable=True)
+    file.pwrite(b"new", 0)
+    with pytest.raises(OSError, match="Input/output"):
+        file.sync()
+    file.sync()
+    assert read_file(inner.crash(kept="synced"), "/f") == b"old"
+
+
+def test_stores_into_a_hole_are_found_out() -> None:
+    fs = CrashFileSystem()
+    file = fs.open("/f", create=True)
+    file.truncate(8192)
+    mapping = file.map_writable()
+    file.allocate(0, 100)
+    mapping.buffer[99] = 1
+    assert fs.steps
+    assert not fs.blind_stores
+    mapping.buffer[100] = 1
+    assert fs.steps
+    assert fs.blind_stores
+    mapping.close()
 
 
 def test_stores_to_a_mapping_are_safe_only_after_its_flush() -> None:

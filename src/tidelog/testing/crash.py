@@ -11,6 +11,10 @@ A step is one call that changes bytes or names, or brings them to the disk. Stor
 no call: before each step every such mapping is compared with what is known of it, and what changed becomes a
 step of its own, so keep mapped files small (`segment.index.bytes`). `journal` says what a cut may leave.
 One seed and step give one state, always; a state is a full file system and can crash again.
+
+`CrashFile.fail_sync` is a sync that fails and drops what it was to write; `faults.FaultyFileSystem` over this
+file system calls it for each sync that it refuses. `blind_stores` names files into whose holes something was
+stored through a mapping: on a full disk such a store kills the process, for it cannot report an error.
 """
 
 from __future__ import annotations
@@ -26,9 +30,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tidelog.storage.files import DirEntry, FileStat, FileSystem
+from tidelog.testing.copies import copy_tree
 from tidelog.testing.journal import (
     ROOT,
     Disk,
+    FailedSync,
     Node,
     Operation,
     Rename,
@@ -45,7 +51,7 @@ from tidelog.testing.journal import (
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, StrPath
 
-__all__ = ["CrashFile", "CrashFileSystem", "CrashMapping"]
+__all__ = ["CrashFile", "CrashFileSystem", "CrashMapping", "copy_tree"]
 
 _LEAST_CAPACITY = (
     16 << 20
@@ -60,6 +66,7 @@ class _Inode:
         "__weakref__",
         "_memory",
         "_outgrown",
+        "hole",
         "is_directory",
         "known",
         "mappings",
@@ -78,6 +85,8 @@ class _Inode:
         self._memory: mmap.mmap | bytes = node.data
         self._outgrown: list[mmap.mmap] = []
         self.mappings = 0
+        self.hole = self.size
+        """Where the bytes begin that the disk has not promised room for."""
         self.known = b""
         """What the journal knows of the mapped bytes; meaningless without a mapping."""
 
@@ -102,6 +111,11 @@ class _Inode:
             part = data[: max(len(piece) - position, 0)]
             piece[position : position + len(part)] = part
 
+    def promise(self, start: int, end: int) -> None:
+        """The disk has room for these bytes."""
+        if start <= self.hole < end:
+            self.hole = end
+
     def content(self, start: int = 0, end: int | None = None) -> bytes:
         """A copy of its bytes."""
         return self._memory[start : self.size if end is None else min(end, self.size)]
@@ -121,6 +135,10 @@ class CrashMapping:
     def flush(self) -> None:
         """Return when the bytes are on the disk."""
         self._fs._record(Sync(self._inode.number))
+
+    def fail_flush(self) -> None:
+        """A flush that fails: what it was to write is dropped (`journal`)."""
+        self._fs._record(FailedSync(self._inode.number))
 
     def close(self) -> None:
         """Let go of the memory. Raises BufferError while somebody still looks at it."""
@@ -177,6 +195,7 @@ class CrashFile:
         inode = self._live(writing=True)
         if position + n > inode.size:
             self._fs._truncate(inode, position + n)
+        inode.promise(position, position + n)
 
     def reserve(self, position: int, n: int) -> bool:
         """Set disk space aside, of which there is no end here."""
@@ -185,6 +204,10 @@ class CrashFile:
     def sync(self) -> None:
         """Return when the bytes and the length are on the disk."""
         self._fs._record(Sync(self._live().number))
+
+    def fail_sync(self) -> None:
+        """A sync that fails: what it was to write is dropped (`journal`)."""
+        self._fs._record(FailedSync(self._live().number))
 
     def map_readonly(self, size: int | None = None, *, ahead: bool = False) -> memoryview:
         """Its first `size` (all) bytes as memory; `ahead` of the file's end as far as memory is reserved."""
@@ -215,12 +238,14 @@ class CrashFileSystem:
     """Names and files in memory; paths are absolute."""
 
     def __init__(self, *, clock: Callable[[], int] | None = None, disk: Disk | None = None) -> None:
-        """An empty one, or one that holds `disk`. `clock` (ms) stamps files; without it each step is one."""
+        """An empty one, or one that holds `disk`; `clock` (ms) stamps files, without it each step is one."""
         self._before = disk or {ROOT: Node(True)}
         self._clock = clock
         self._history: list[Operation] = []
         self._lock = threading.RLock()
         self._mapped: dict[int, _Inode] = {}
+        self.blind_stores: set[int] = set()
+        """Files (inodes) into whose holes something was stored through a mapping."""
         live = {number: _Inode(number, node) for number, node in self._before.items()}
         for number, node in self._before.items():
             live[number].names = {name: live[child] for name, child in node.names.items()}
@@ -240,12 +265,14 @@ class CrashFileSystem:
         """What was done as step `step`, counted from 1."""
         return self._history[step - 1]
 
-    def crash(self, step: int | None = None, *, seed: int = 0, kept: str = "some") -> CrashFileSystem:
+    def crash(
+        self, step: int | None = None, *, seed: int = 0, kept: str = "some", stale: bool = True
+    ) -> CrashFileSystem:
         """What is found after a power cut behind step `step` (default: the last); see `journal.survivors`."""
         steps = self.steps if step is None else step
         with self._lock:
             history = self._history[:steps]
-        disk = survivors(self._before, history, f"{seed}/{steps}", kept=kept)
+        disk = survivors(self._before, history, f"{seed}/{steps}", kept=kept, stale=stale)
         return CrashFileSystem(clock=self._clock, disk=disk)
 
     def _record(self, operation: Operation) -> None:
@@ -260,6 +287,8 @@ class CrashFileSystem:
                 changed = np.flatnonzero(np.frombuffer(now, np.uint8) != np.frombuffer(known, np.uint8))
                 first, last = int(changed[0]), int(changed[-1])
                 self._history.append(Write(inode.number, first, now[first : last + 1]))
+                if last >= inode.hole:
+                    self.blind_stores.add(inode.number)
                 inode.known = now
                 inode.mtime_ms = self._now()
 
@@ -272,6 +301,7 @@ class CrashFileSystem:
         with self._lock:
             self._record(Write(inode.number, position, data))
             inode.put(position, data)
+            inode.promise(position, position + len(data))
             self._changed(inode, max(inode.size, position + len(data)))
 
     def _truncate(self, inode: _Inode, size: int) -> None:
@@ -279,6 +309,7 @@ class CrashFileSystem:
             self._record(Truncate(inode.number, size))
             if size < inode.size:
                 inode.put(size, bytes(inode.size - size))
+                inode.hole = min(inode.hole, size)
             else:
                 inode.memory(size)
             self._changed(inode, size)
@@ -451,23 +482,6 @@ class CrashFileSystem:
     def copy_to(self, fs: FileSystem, source: StrPath, target: StrPath) -> None:
         """Copy a directory and all in it into a new directory of `fs`, for other programs to look at."""
         copy_tree(self, source, fs, target)
-
-
-def copy_tree(source: FileSystem, source_path: StrPath, target: FileSystem, target_path: StrPath) -> None:
-    """Copy a directory and all in it, times included, into a new directory of another file system."""
-    target.make_directory(target_path)
-    for entry in sorted(source.list(source_path)):
-        here, there = f"{os.fspath(source_path)}/{entry.name}", f"{os.fspath(target_path)}/{entry.name}"
-        if entry.is_directory:
-            copy_tree(source, here, target, there)
-            continue
-        reading, writing = source.open(here), target.open(there, create=True)
-        try:
-            writing.pwrite(reading.pread(reading.size(), 0), 0)
-        finally:
-            reading.close()
-            writing.close()
-        target.set_mtime(there, source.stat(here).mtime_ms)
 
 
 def _parts(path: StrPath) -> list[str]:

@@ -6,7 +6,8 @@
     fs = FaultyFileSystem(LOCAL, read_only())
 
 A rule is a function of the `Call` that is about to be made; it answers the `Fault` to make of it, or None.
-Calls are counted from 1. Stores to a mapping are no calls, and never fail here.
+Calls are counted from 1. Stores to a mapping are no calls, and never fail here. A `sync` or `flush` that is
+refused drops what it was to write where the file system below can do that (`crash`).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Call", "Fault", "FaultyFileSystem", "Rule", "disk_full", "fail_at", "fail_on", "read_only"]
 
 _NAMES = ("make_directory", "create", "rename", "link", "unlink", "remove_directory", "sync_directory")
-_BYTES = ("pwrite", "truncate", "allocate", "sync", "flush", "set_mtime")
+_BYTES = ("pwrite", "truncate", "allocate", "reserve", "sync", "flush", "set_mtime")
 CHANGES = frozenset(_NAMES + _BYTES)
 """The calls that change what is on the disk or bring it there."""
 
@@ -119,22 +120,36 @@ class FaultyFileSystem:
         """How many calls there have been."""
         self.faults = 0
         """How many of them failed."""
+        self.interrupt: Callable[[str], None] | None = None
+        """Called with each operation's name before it; whatever it does happens in between."""
         self._lock = threading.RLock()  # a rule may use the file system itself
 
     def before(
         self, operation: str, path: StrPath, position: int = 0, size: int = 0, length: int = 0
     ) -> Fault | None:
         """Count a call and ask the rule about it."""
+        if self.interrupt is not None:
+            self.interrupt(operation)
         with self._lock:
             self.calls += 1
             fault = self.rule(Call(self.calls, operation, os.fspath(path), position, size, length))
             self.faults += fault is not None
             return fault
 
-    def check(self, operation: str, path: StrPath, position: int = 0, size: int = 0, length: int = 0) -> None:
-        """Count a call, and raise what the rule makes of it."""
+    def check(
+        self,
+        operation: str,
+        path: StrPath,
+        position: int = 0,
+        size: int = 0,
+        length: int = 0,
+        dropping: Callable[[], None] | None = None,
+    ) -> None:
+        """Count a call, and raise what the rule makes of it; a sync that fails is `dropping` its pages."""
         fault = self.before(operation, path, position, size, length)
         if fault is not None:
+            if dropping is not None:
+                dropping()
             raise OSError(fault.code, os.strerror(fault.code), os.fspath(path))
 
     def list(self, path: StrPath) -> Sequence[DirEntry]:
@@ -245,12 +260,14 @@ class FaultyFile:
         self._inner.allocate(position, n)
 
     def reserve(self, position: int, n: int) -> bool:
-        """Set disk space aside; writes, not this, report a full disk."""
+        """Set disk space aside; False where there is none: it is the writes that report a full disk."""
+        if self._fs.before("reserve", self.path, position, n, self._inner.size()) is not None:
+            return False
         return self._inner.reserve(position, n)
 
     def sync(self) -> None:
         """Return when the bytes and the length are on the disk."""
-        self._fs.check("sync", self.path)
+        self._fs.check("sync", self.path, dropping=getattr(self._inner, "fail_sync", None))
         self._inner.sync()
 
     def map_readonly(self, size: int | None = None, *, ahead: bool = False) -> memoryview:
@@ -285,7 +302,7 @@ class FaultyMapping:
 
     def flush(self) -> None:
         """Return when the bytes are on the disk."""
-        self._fs.check("flush", self._path)
+        self._fs.check("flush", self._path, dropping=getattr(self._inner, "fail_flush", None))
         self._inner.flush()
 
     def close(self) -> None:

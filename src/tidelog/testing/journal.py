@@ -8,8 +8,12 @@ Bytes of a file. What the file held at its last sync is there. Of the operations
    (a truncation never mixes blocks from before and after it);
 2. from there on each 512-byte sector is old or new by itself; or the operations came in order and the last
    one is torn at any byte; or all of them, or none, arrived;
-3. the length is any length that the file had in that time, whatever became of the bytes: what was never
-   written reads as zeros.
+3. the length is any length that the file had in that time, whatever became of the bytes: blocks that were
+   given to the file for a write that did not arrive hold zeros, garbage, or what another file once had there;
+   what was never written reads as zeros.
+
+A sync that fails (`FailedSync`) drops what it was to write, as Linux does: each page of it is on the disk or
+lost, and counts as written from then on. The next sync brings a lost page only if it was written to again.
 
 Names. An operation is there if its directory (for a move, one of the two) was synced later. Of the others:
 1. those in order up to any point, over all directories together (a journal) or for each one by itself; or
@@ -28,6 +32,7 @@ from dataclasses import dataclass, field
 __all__ = [
     "SECTOR",
     "Disk",
+    "FailedSync",
     "Node",
     "Operation",
     "Rename",
@@ -42,6 +47,7 @@ __all__ = [
 ]
 
 SECTOR = 512
+PAGE = 4096
 ROOT = 0
 """The inode of the topmost directory."""
 
@@ -74,6 +80,13 @@ class Touch:
 @dataclass(frozen=True, slots=True)
 class Sync:
     """All bytes of a file, and its length, brought to the disk."""
+
+    inode: int
+
+
+@dataclass(frozen=True, slots=True)
+class FailedSync:
+    """A sync that failed: the system forgets that there is something to write."""
 
     inode: int
 
@@ -116,7 +129,7 @@ class SyncNames:
     directory: int
 
 
-DataOperation = Write | Truncate | Touch | Sync
+DataOperation = Write | Truncate | Touch | Sync | FailedSync
 NameOperation = SetName | UnsetName | Rename
 Operation = DataOperation | NameOperation | SyncNames
 
@@ -135,11 +148,14 @@ Disk = dict[int, Node]
 """Inodes by number. Without history they are on the disk."""
 
 
-def survivors(before: Disk, history: Sequence[Operation], seed: int | str, *, kept: str = "some") -> Disk:
+def survivors(
+    before: Disk, history: Sequence[Operation], seed: int | str, *, kept: str = "some", stale: bool = True
+) -> Disk:
     """A disk that a power cut after `history` may leave, `before` having been safe.
 
     `kept` is "some" (by the seed), "synced" (nothing that was not synced: the most that can be lost) or "all"
-    (what a killed process leaves: the system goes on and writes everything).
+    (what a killed process leaves: the system goes on and writes everything; what it holds of pages that a
+    failed sync has dropped is still seen). Without `stale`, new blocks hold zeros where a write is missing.
     """
     dice = random.Random(f"tidelog crash {seed}")
     # A disk that is synced at once, or not at all, is as likely as each of the odd ones.
@@ -150,14 +166,17 @@ def survivors(before: Disk, history: Sequence[Operation], seed: int | str, *, ke
     disk.setdefault(ROOT, Node(True))
     _apply_names(disk, _surviving_names(history, dice, mode))
     by_file: dict[int, list[DataOperation]] = {}
+    writes: list[bytes] = []
     for operation in history:
         if isinstance(operation, DataOperation):
             by_file.setdefault(operation.inode, []).append(operation)
+            if stale and isinstance(operation, Write):
+                writes.append(operation.data)
     reached: Disk = {}
     _collect(disk, ROOT, reached)
     for number in sorted(_files(reached)):
         old = before.get(number, Node())
-        reached[number] = _surviving_bytes(old, by_file.get(number, ()), dice, mode)
+        reached[number] = _surviving_bytes(old, by_file.get(number, ()), dice, mode, writes)
     return reached
 
 
@@ -259,25 +278,74 @@ def _apply_names(disk: Disk, operations: Iterable[NameOperation]) -> None:
 # ---- bytes
 
 
-def _surviving_bytes(old: Node, operations: Sequence[DataOperation], dice: random.Random, mode: str) -> Node:
-    last_sync = max((index for index, op in enumerate(operations) if isinstance(op, Sync)), default=-1)
-    data = bytearray(old.data)
+def _surviving_bytes(
+    old: Node, operations: Sequence[DataOperation], dice: random.Random, mode: str, writes: Sequence[bytes]
+) -> Node:
     mtime_ms = old.mtime_ms
-    for operation in operations[: last_sync + 1]:
-        _apply(data, operation)
     for operation in operations:
         if isinstance(operation, Touch):
             mtime_ms = operation.mtime_ms
-    pending = [op for op in operations[last_sync + 1 :] if isinstance(op, Write | Truncate)]
+    if any(isinstance(operation, FailedSync) for operation in operations) and mode != "all":
+        data, pending = _after_failures(old.data, operations, dice, mode)
+    else:
+        last_sync = max((index for index, op in enumerate(operations) if isinstance(op, Sync)), default=-1)
+        data = bytearray(old.data)
+        for operation in operations[: last_sync + 1]:
+            _apply(data, operation)
+        pending = [op for op in operations[last_sync + 1 :] if isinstance(op, Write | Truncate)]
     if mode == "some" and pending:
-        data = _some_bytes(data, pending, dice)
+        data = _some_bytes(data, pending, dice, writes)
     elif mode == "all":
         for operation in pending:
             _apply(data, operation)
     return Node(data=bytes(data), mtime_ms=mtime_ms)
 
 
-def _some_bytes(data: bytearray, pending: Sequence[Write | Truncate], dice: random.Random) -> bytearray:
+def _after_failures(
+    old: bytes, operations: Sequence[DataOperation], dice: random.Random, mode: str
+) -> tuple[bytearray, list[Write | Truncate]]:
+    """What is on the disk for sure where syncs have failed, and the operations since the last sync."""
+    disk, cache = bytearray(old), bytearray(old)
+    pending: list[Write | Truncate] = []
+    lost: set[int] = set()
+    for operation in operations:
+        if isinstance(operation, Write | Truncate):
+            _apply(cache, operation)
+            pending.append(operation)
+        elif isinstance(operation, Sync | FailedSync):
+            dirty = _pages(pending)
+            lost -= dirty
+            if isinstance(operation, FailedSync):
+                lost |= {page for page in sorted(dirty) if mode == "synced" or dice.random() < 0.7}
+            disk = _without_pages(cache, disk, lost)
+            pending = []
+    return disk, pending
+
+
+def _pages(operations: Iterable[Write | Truncate]) -> set[int]:
+    found: set[int] = set()
+    for operation in operations:
+        if isinstance(operation, Write):
+            end = operation.position + len(operation.data)
+            found.update(range(operation.position // PAGE, -(-end // PAGE)))
+        else:
+            found.add(operation.size // PAGE)
+    return found
+
+
+def _without_pages(cache: bytearray, disk: bytearray, lost: Iterable[int]) -> bytearray:
+    """What the cache has, but for pages that are as the disk had them."""
+    found = bytearray(cache)
+    for page in lost:
+        start, end = page * PAGE, min(page * PAGE + PAGE, len(found))
+        if start < end:
+            found[start:end] = disk[start:end].ljust(end - start, b"\0")
+    return found
+
+
+def _some_bytes(
+    data: bytearray, pending: Sequence[Write | Truncate], dice: random.Random, writes: Sequence[bytes]
+) -> bytearray:
     style = dice.choice(("sectors", "sectors", "in order", "all", "none"))
     if style == "none":
         return data
@@ -298,7 +366,7 @@ def _some_bytes(data: bytearray, pending: Sequence[Write | Truncate], dice: rand
         _apply(data, operation)
     end = bisect_right(barriers, first)
     last = barriers[end] - 1 if end < len(barriers) else len(pending)
-    return _mixed(data, pending[first:last], dice)
+    return _mixed(data, pending[first:last], dice, writes)
 
 
 def _shrinks(size: int, pending: Sequence[Write | Truncate]) -> list[int]:
@@ -314,20 +382,35 @@ def _shrinks(size: int, pending: Sequence[Write | Truncate]) -> list[int]:
     return found
 
 
-def _mixed(old: bytearray, operations: Sequence[Write | Truncate], dice: random.Random) -> bytearray:
-    """Each sector old or new; a length on the way from one to the other."""
+def _mixed(
+    old: bytearray, operations: Sequence[Write | Truncate], dice: random.Random, writes: Sequence[bytes]
+) -> bytearray:
+    """Each sector old or new, or stale where it is in a new block; a length on the way from old to new."""
     new, lengths = bytearray(old), [len(old)]
     for operation in operations:
         _apply(new, operation)
         lengths.append(len(new))
     size = dice.choice((lengths[-1], dice.choice(lengths)))
     share = dice.choice((0.1, 0.5, 0.9))
+    blocks = dice.choice(("zeros", "zeros", "garbage", "stale")) if writes else "zeros"
     mixed = old[:size].ljust(size, b"\0")
     for start in range(0, size, SECTOR):
         end = min(start + SECTOR, size)
-        if new[start:end] != mixed[start:end] and dice.random() < share:
+        if new[start:end] == mixed[start:end]:
+            continue
+        if dice.random() < share:
             mixed[start:end] = new[start:end]
+        elif start >= len(old) and blocks != "zeros":
+            mixed[start:end] = _stale(end - start, blocks, dice, writes)
     return mixed
+
+
+def _stale(size: int, blocks: str, dice: random.Random, writes: Sequence[bytes]) -> bytes:
+    """What a block may hold that was given to a file and not written to."""
+    if blocks == "garbage":
+        return dice.randbytes(size)
+    earlier = dice.choice(writes)
+    return earlier[dice.randint(1, max(len(earlier) // 2, 1)) :][:size].ljust(size, b"\0")
 
 
 def _apply(data: bytearray, operation: DataOperation) -> None:
