@@ -68,6 +68,8 @@ def delete_segments(state: LogState, segments: Iterable[Segment]) -> int:
     state.publish(listed.replaced(gone, ()), state.view.offsets)
     with state.changing_files("deleting segments of"):
         delete_files(state, gone)
+        # The names are gone for good before a checkpoint leaves the log start to the first segment.
+        state.directory.sync()
     return len(gone)
 
 

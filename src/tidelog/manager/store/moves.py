@@ -25,7 +25,7 @@ from tidelog.errors import InvalidInputError, LogOfflineError, TidelogError
 from tidelog.log import FetchData, Log
 from tidelog.manager.store.opening import Environment
 from tidelog.manager.store.partition import Partition
-from tidelog.manager.store.root import Root
+from tidelog.manager.store.root import Checkpoint, Root
 from tidelog.storage import FileSystem
 from tidelog.storage.names import DirectoryState, format_partition_directory, parse_partition_directory
 from tidelog.storage.removal import remove_tree
@@ -197,6 +197,10 @@ def _switch(partition: Partition, target: Root, future: Log, register: Callable[
     future.rename(str(partition.topic_partition))
     partition.attach(future, target)
     try:
+        # The new root knows where the log starts before the move counts: a crash brings no deleted record back.
+        target.add_to_checkpoint(
+            Checkpoint.LOG_STARTS, {partition.topic_partition: future.log_start_offset}
+        )
         register()
     except BaseException:
         partition.attach(source, root)
