@@ -117,6 +117,9 @@ def _resumed(partition: Partition, source: Log, target: Root, env: Environment) 
 
 def _cut_to_common(source: Log, future: Log) -> None:
     """Truncate a copy where it is no longer one."""
+    if future.log_start_offset > source.log_start_offset:  # its first segments are missing
+        _begin(source, future)
+        return
     future.truncate_to(source.log_end_offset)
     at = start = max(source.log_start_offset, future.log_start_offset)
     while at < future.log_end_offset:
@@ -198,9 +201,7 @@ def _switch(partition: Partition, target: Root, future: Log, register: Callable[
     partition.attach(future, target)
     try:
         # The new root knows where the log starts before the move counts: a crash brings no deleted record back.
-        target.add_to_checkpoint(
-            Checkpoint.LOG_STARTS, {partition.topic_partition: future.log_start_offset}
-        )
+        target.add_to_checkpoint(Checkpoint.LOG_STARTS, {partition.topic_partition: future.log_start_offset})
         register()
     except BaseException:
         partition.attach(source, root)

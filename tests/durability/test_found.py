@@ -1,0 +1,73 @@
+"""Ways to lose acknowledged records, or to bring deleted ones back, that random lives have found; each by itself."""
+
+from __future__ import annotations
+
+import tidelog
+from tests.durability.life import CONFIG, ROOTS
+from tidelog.manager import Partition, Store
+from tidelog.records import Record
+from tidelog.testing.crash import CrashFileSystem
+
+SMALL = {"internal.segment.bytes": 500, "retention.bytes": 1000}
+
+
+def opened(fs: CrashFileSystem) -> Store:
+    return tidelog.open(ROOTS, config=CONFIG, fs=fs, background=False)
+
+
+def filled(store: Store, batches: int = 20) -> Partition:
+    partition = store.create_topic("t", 1, SMALL)[0]
+    for number in range(batches):
+        partition.append([Record(b"%d" % number * 20)] * 5, sync=True)
+    return partition
+
+
+def test_deleted_segments_stay_away_once_the_log_start_is_theirs() -> None:
+    fs = CrashFileSystem()
+    store = opened(fs)
+    partition = filled(store)
+    assert store.apply_retention()
+    start = partition.log_start_offset
+    assert start == partition.log.segments.base_offsets[0] > 0
+    store.checkpoint()
+    assert opened(fs.crash(kept="synced")).partition("t").log_start_offset == start
+
+
+def test_a_log_start_moves_with_its_partition() -> None:
+    fs = CrashFileSystem()
+    store = opened(fs)
+    partition = filled(store)
+    partition.delete_records(37)
+    store.checkpoint()
+    before = fs.steps
+    assert partition.root is not None
+    store.move_partition("t", 0, next(root for root in ROOTS if root != partition.root.path))
+    for step in range(before, fs.steps + 1):
+        assert opened(fs.crash(step, kept="synced")).partition("t").log_start_offset == 37, step
+
+
+def test_a_copy_without_its_first_segment_is_begun_anew() -> None:
+    fs = CrashFileSystem()
+    store = opened(fs)
+    partition = filled(store)
+    before = fs.steps
+    assert partition.root is not None
+    target = next(root for root in ROOTS if root != partition.root.path)
+    store.move_partition("t", 0, target)
+    for step in range(before, fs.steps):
+        after = fs.crash(step, kept="all")
+        copies = [entry.name for entry in after.list(target) if entry.name.endswith("-future")]
+        logs = [
+            f"{target}/{name}/{entry.name}"
+            for name in copies
+            for entry in after.list(f"{target}/{name}")
+            if entry.name.endswith(".log")
+        ]
+        if len(logs) < 3:
+            continue
+        after.unlink(min(logs))
+        with opened(after) as resumed:
+            resumed.resume_moves()
+            assert [record.offset for record in resumed.partition("t").records()] == list(range(100))
+        return
+    raise AssertionError("there was no copy of three segments")
