@@ -168,7 +168,7 @@ class History:
         return aborted
 
     def transactions(self, found: Mapping[int, Found]) -> tuple[set[tuple[int, int]], int | None]:
-        """(producer, offset of the marker) of each aborted transaction, and where the first open one begins."""
+        """(producer, marker) of each aborted transaction, and where the first open one begins."""
         opened: dict[int, int] = {}
         aborted = set()
         for offset in sorted(found):

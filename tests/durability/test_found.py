@@ -1,4 +1,4 @@
-"""Ways to lose acknowledged records, or to bring deleted ones back, that random lives have found; each by itself."""
+"""Ways to lose acknowledged records, or to see deleted ones again, that random lives have found."""
 
 from __future__ import annotations
 

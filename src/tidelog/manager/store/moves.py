@@ -200,7 +200,7 @@ def _switch(partition: Partition, target: Root, future: Log, register: Callable[
     future.rename(str(partition.topic_partition))
     partition.attach(future, target)
     try:
-        # The new root knows where the log starts before the move counts: a crash brings no deleted record back.
+        # The new root knows the log start before the move counts: no deleted record comes back.
         target.add_to_checkpoint(Checkpoint.LOG_STARTS, {partition.topic_partition: future.log_start_offset})
         register()
     except BaseException:
