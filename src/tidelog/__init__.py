@@ -18,9 +18,9 @@ from tidelog.lazy import lazy_names
 if TYPE_CHECKING:
     from tidelog import errors
     from tidelog.log.log import Log
+    from tidelog.manager.store.opener import open_store as open
     from tidelog.manager.store.partition import Partition
     from tidelog.manager.store.store import Store
-    from tidelog.manager.store.store import open_store as open
     from tidelog.manager.store.topics import Topic
     from tidelog.records.record import Header, Record
     from tidelog.scanning.reader import scan
@@ -56,7 +56,7 @@ __getattr__, __dir__ = lazy_names(
         "Topic": "tidelog.manager.store.topics",
         "TopicPartition": "tidelog.types",
         "errors": "tidelog.errors",
-        "open": "tidelog.manager.store.store:open_store",
+        "open": "tidelog.manager.store.opener:open_store",
         "scan": "tidelog.scanning.reader",
     },
 )

@@ -17,8 +17,9 @@ from tidelog.lazy import lazy_names
 
 if TYPE_CHECKING:
     from tidelog.manager.brokerconfig import BrokerConfig
+    from tidelog.manager.store.opener import open_store
     from tidelog.manager.store.partition import Partition
-    from tidelog.manager.store.store import Store, open_store
+    from tidelog.manager.store.store import Store
     from tidelog.manager.store.topics import Topic
 
 __all__ = ["BrokerConfig", "Partition", "Store", "Topic", "open_store"]
@@ -30,6 +31,6 @@ __getattr__, __dir__ = lazy_names(
         "Partition": "tidelog.manager.store.partition",
         "Store": "tidelog.manager.store.store",
         "Topic": "tidelog.manager.store.topics",
-        "open_store": "tidelog.manager.store.store",
+        "open_store": "tidelog.manager.store.opener",
     },
 )

@@ -55,13 +55,12 @@ class Maintenance:
         self._states = states
 
     def schedule(self, queue: TaskQueue) -> None:
-        """Put all of them on the queue."""
+        """Put all of them on the queue, but for retention, which has to be asked for."""
         config = self._config
         periods: dict[Callable[[], object], int] = {
             self.checkpoint_recovery_points: config.log_flush_offset_checkpoint_interval_ms,
             self.checkpoint_log_starts: config.log_flush_start_offset_checkpoint_interval_ms,
             self.checkpoint_high_watermarks: config.replica_high_watermark_checkpoint_interval_ms,
-            self.retain_by_the_clock: config.log_retention_check_interval_ms,
             self.expire_producers: config.producer_id_expiration_check_interval_ms,
         }
         for task, period_ms in periods.items():
@@ -69,6 +68,12 @@ class Maintenance:
             queue.schedule(name, task, period_ms=period_ms, delay_ms=config.log_initial_task_delay_ms)
         look_ms = min(max(config.log_flush_scheduler_interval_ms, 1), _FLUSH_LOOK_MS)
         queue.schedule("flush_dirty", self.flush_dirty, period_ms=look_ms, delay_ms=look_ms)
+
+    def schedule_retention(self, queue: TaskQueue) -> None:
+        """Put retention on the queue."""
+        config = self._config
+        period_ms, delay_ms = config.log_retention_check_interval_ms, config.log_initial_task_delay_ms
+        queue.schedule("retain", self.retain_by_the_clock, period_ms=period_ms, delay_ms=delay_ms)
 
     # Checkpoints
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from tidelog.errors import LogLockedError
 from tidelog.manager.brokerconfig import BrokerConfig
-from tidelog.manager.store.store import Store, open_store
+from tidelog.manager.store.opener import open_store
+from tidelog.manager.store.store import Store
 from tidelog.storage.lock import holder_of, refusal
 
 __all__ = ["await_free", "open_waiting"]

@@ -13,12 +13,10 @@ in each root where all went well, says that it was left in order.
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -39,15 +37,13 @@ from tidelog.manager.background.cleaning import Cleaning
 from tidelog.manager.background.maintenance import Maintenance
 from tidelog.manager.background.scheduler import BackgroundThread, TaskQueue
 from tidelog.manager.brokerconfig import BrokerConfig
-from tidelog.manager.store.events import Event, Teller
 from tidelog.manager.store.metrics import StoreMetrics, measure
 from tidelog.manager.store.moves import move_log, unfinished_moves
-from tidelog.manager.store.opening import Environment, Opened, open_roots
+from tidelog.manager.store.opening import Environment, Opened
 from tidelog.manager.store.partition import Partition
 from tidelog.manager.store.placement import place
 from tidelog.manager.store.root import Root, Skipped
 from tidelog.manager.store.topics import Topic, known_config
-from tidelog.storage import LOCAL, FileSystem
 from tidelog.storage.forks import is_orphan, watch
 from tidelog.storage.metadata import random_id
 from tidelog.storage.names import (
@@ -62,56 +58,23 @@ from tidelog.types import TopicPartition
 if TYPE_CHECKING:
     from _typeshed import StrPath
 
-__all__ = ["Store", "open_store"]
+__all__ = ["Store"]
 
 _logger = logging.getLogger(__name__)
 
-
-def _clock_ms() -> int:
-    return time.time_ns() // 1_000_000
+_NEVER_MS = 1 << 53
 
 
 def _monotonic_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
-def open_store(
-    roots: StrPath | Sequence[StrPath] = (),
-    *,
-    config: BrokerConfig | StrPath | None = None,
-    create: bool = True,
-    adopt: bool | None = None,
-    background: bool = True,
-    on_event: Callable[[Event], None] | None = None,
-    fs: FileSystem = LOCAL,
-    now_ms: Callable[[], int] | None = None,
-) -> Store:
-    """Open one or more root directories as a broker's log directories; close the answer, or use `with`.
-
-    `config` is a broker's configuration or the path of its `server.properties`, whose `log.dirs` count where
-    no roots are given. Missing roots are made unless `create` is off. `adopt` says whether partitions that
-    are not registered are taken in or set aside as `-stray`; by default they are taken in only where there is
-    no metadata at all. `on_event` hears of progress and trouble (`manager.events`). Without `background`
-    nothing happens by itself: call `run_due_tasks`. `fs` and `now_ms` are for tests.
-
-    Raises LogLockedError, naming the process, where another one has a root.
-    """
-    if isinstance(config, BrokerConfig):
-        broker = config
-    else:
-        broker = BrokerConfig() if config is None else BrokerConfig.read(config, fs)
-    listed = [roots] if isinstance(roots, (str, os.PathLike)) else list(roots)
-    paths = [str(Path(path).absolute()) for path in listed or broker.log_dirs]
-    queue = TaskQueue(_monotonic_ms if background and now_ms is None else now_ms or _clock_ms)
-    tell = Teller(on_event)
-    env = Environment(fs, broker, now_ms or _clock_ms, queue, tell)
-    return Store(open_roots(paths, env, create=create, adopt=adopt), env, queue, background=background)
-
-
 class Store:
-    """Open roots; made by `open_store`."""
+    """Open roots; made by `open_store` (`opener`)."""
 
-    def __init__(self, opened: Opened, env: Environment, queue: TaskQueue, *, background: bool) -> None:
+    def __init__(
+        self, opened: Opened, env: Environment, queue: TaskQueue, *, background: bool | None
+    ) -> None:
         self._env = env
         self._opened = opened
         self._topics = opened.topics
@@ -121,16 +84,31 @@ class Store:
         states = CleanerStates()
         parts = (opened.roots, self._partitions, env.config, env.now_ms, env.tell, states)
         self._maintenance = maintenance = Maintenance(*parts)
-        maintenance.schedule(queue)
         self._cleaning = Cleaning(*parts, maintenance.retain, maintenance.take_offline)
-        for path in opened.deleted:
-            delay_ms = env.config.topic_defaults.file_delete_delay_ms
-            queue.schedule_once("delete-directory", partial(remove_tree, env.fs, path), delay_ms)
         self._states = states
         watch(self)
-        self._threads = self._begin_to_clean(background)
-        if background:
+        self._threads: list[BackgroundThread] = []
+        maintenance.schedule(queue)
+        if background is not None:
+            self._schedule_upkeep(background)
+        if background is not False:
             self._threads.append(BackgroundThread(queue))
+
+    def _schedule_upkeep(self, background: bool) -> None:
+        """Have old segments, compacted records and directories of deleted topics removed by the clock."""
+        config = self._env.config
+        self._maintenance.schedule_retention(self._queue)
+        self._threads += self._begin_to_clean(background)
+        delay_ms = config.topic_defaults.file_delete_delay_ms
+        # Not a task that closing would hurry to finish: nobody has asked this store for it.
+        self._queue.schedule(
+            "delete-directories", self._delete_leftovers, period_ms=_NEVER_MS, delay_ms=delay_ms
+        )
+
+    def _delete_leftovers(self) -> None:
+        """Remove directories of topics that were deleted before the store was opened."""
+        while self._opened.deleted:
+            remove_tree(self._env.fs, self._opened.deleted.pop())
 
     def _begin_to_clean(self, background: bool) -> list[BackgroundThread]:
         """Have logs compacted: in a thread of its own, because that can take long, or with other tasks."""

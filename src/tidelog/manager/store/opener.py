@@ -1,0 +1,68 @@
+"""Opening a store: what `tidelog.open` does with its arguments."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidelog.manager.background.scheduler import TaskQueue
+from tidelog.manager.brokerconfig import BrokerConfig
+from tidelog.manager.store.events import Event, Teller
+from tidelog.manager.store.opening import Environment, open_roots
+from tidelog.manager.store.store import Store
+from tidelog.storage import LOCAL, FileSystem
+
+if TYPE_CHECKING:
+    from _typeshed import StrPath
+
+__all__ = ["open_store"]
+
+
+def _clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _monotonic_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
+def open_store(
+    roots: StrPath | Sequence[StrPath] = (),
+    *,
+    config: BrokerConfig | StrPath | None = None,
+    create: bool = True,
+    adopt: bool | None = None,
+    background: bool | None = None,
+    on_event: Callable[[Event], None] | None = None,
+    fs: FileSystem = LOCAL,
+    now_ms: Callable[[], int] | None = None,
+) -> Store:
+    """Open one or more root directories as a broker's log directories; close the answer, or use `with`.
+
+    `config` is a broker's configuration or the path of its `server.properties`, whose `log.dirs` count where
+    no roots are given. Missing roots are made unless `create` is off. `adopt` says whether partitions that
+    are not registered are taken in or set aside as `-stray`; by default they are taken in only where there is
+    no metadata at all. `on_event` hears of progress and trouble (`manager.events`). `fs` and `now_ms` are
+    for tests.
+
+    `background` says what happens by itself. By default a thread flushes by `flush.ms`, writes checkpoints
+    and finishes what calls have asked for, such as the files of deleted topics; nothing else is deleted.
+    With True it also applies retention and compaction, as a broker does, and removes `-delete` directories
+    that it finds. With False there is no thread: `run_due_tasks` runs all that is due, retention and
+    compaction included.
+
+    Raises LogLockedError, naming the process, where another one has a root.
+    """
+    if isinstance(config, BrokerConfig):
+        broker = config
+    else:
+        broker = BrokerConfig() if config is None else BrokerConfig.read(config, fs)
+    listed = [roots] if isinstance(roots, (str, os.PathLike)) else list(roots)
+    paths = [str(Path(path).absolute()) for path in listed or broker.log_dirs]
+    queue = TaskQueue(now_ms or (_clock_ms if background is False else _monotonic_ms))
+    tell = Teller(on_event)
+    env = Environment(fs, broker, now_ms or _clock_ms, queue, tell)
+    return Store(open_roots(paths, env, create=create, adopt=adopt), env, queue, background=background)
