@@ -112,7 +112,7 @@ def test_a_bulk_write_counts_when_it_is_whole(tmp_path: Path) -> None:
 def test_a_table_for_people_and_lines_for_a_pipe() -> None:
     answer = on_terminal("ls", CLEAN, columns=200)
     text = re.sub(r"\x1b\[[0-9;]*m", "", answer.out)
-    assert "topic" in text.split("\n")[0]
+    assert "TOPIC" in text.split("\n")[0]
     assert "31.0 kB" in text  # golden-trimmed
     plain = run("ls", CLEAN).lines
     assert plain[0].split("\t")[:4] == ["topic", "partition", "size_bytes", "segments"]

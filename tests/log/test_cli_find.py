@@ -12,6 +12,7 @@ import pytest
 from tests.cli.command import on_terminal, run
 from tests.golden import GoldenPartition, golden_partition, golden_partitions
 from tests.log.logs import contents, numbered, open_log
+from tidelog.records import Record
 
 PARTITIONS = [partition for partition in golden_partitions() if partition.lookups_path is not None]
 OPTIONS = {"offset": "--offset", "timestamp": "--timestamp", "committed_from": "--committed-from"}
@@ -72,7 +73,7 @@ def test_for_people() -> None:
     assert (first[0], second[0]) == ("7", "1400")
     shown = on_terminal("find", path)
     assert shown.code == 0
-    assert "log end offset" in shown.out
+    assert "LOG END OFFSET" in shown.out
 
 
 @pytest.mark.parametrize(
@@ -86,10 +87,9 @@ def test_an_offset_outside_of_the_log_is_bad_usage(options: tuple[str, ...], say
 
 
 def test_what_is_no_partition_is_bad_usage(tmp_path: Path) -> None:
-    root = golden_partition("golden-none-0").directory.parent
     empty = tmp_path / "empty-0"
     empty.mkdir()
-    for path in (root, empty, tmp_path / "missing-0"):
+    for path in (tmp_path, empty, tmp_path / "missing-0"):
         answer = run("find", path)
         assert (answer.code, answer.out) == (2, "")
         assert answer.err.startswith("tidelog: ")
@@ -104,3 +104,24 @@ def test_damage_is_found_wrong(tmp_path: Path) -> None:
     answer = run("find", path, "--offset", "3")
     assert answer.code == 1
     assert first.name in answer.err
+
+
+def test_dates_and_whole_topics(tmp_path: Path) -> None:
+    for number in (0, 1):
+        with open_log(tmp_path / f"orders-{number}") as log:
+            log.append_as_leader(
+                [Record(b"v", timestamp=1_700_000_000_000 + 1000 * n) for n in range(10 + number)]
+            )
+    asked = _ask(tmp_path, "--topic", "orders", "--timestamp", "2023-11-14T22:13:25", "--offset", "10")
+    assert [(one["partition"], one["batch_offset"]) for one in asked[:2]] == [
+        ("orders-0", None),
+        ("orders-1", 0),
+    ]
+    found = {"timestamp": 1_700_000_005_000, "offset": 5}
+    assert asked[2:] == [
+        {"partition": f"orders-{number}", "timestamp": 1_700_000_005_000, "found": found} for number in (0, 1)
+    ]
+    assert {one["partition"] for one in _ask(tmp_path)} == {"orders-0", "orders-1"}
+    refused = run("find", tmp_path / "orders-0", "--timestamp", "last Tuesday")
+    assert refused.code == 2
+    assert "is no time" in refused.err

@@ -37,11 +37,11 @@ __all__ = [
 
 _FINDINGS = (
     Column("kind", "KIND"),
-    Column("file", "FILE"),
+    Column("file", "FILE", folds=True),
     Column("position", "POSITION", right=True),
     Column("offset", "OFFSET", right=True),
     Column("end_offset", "UP TO", right=True, optional=True),
-    Column("cause", "CAUSE"),
+    Column("cause", "CAUSE", folds=True),
 )
 _RECOVERED = (
     Column("partition", "PARTITION"),
@@ -51,16 +51,16 @@ _RECOVERED = (
     Column("segments", "SEGMENTS", right=True),
     Column("segments_removed", "REMOVED", right=True),
     Column("bytes_cut", "BYTES CUT", right=True),
-    Column("error", "ERROR"),
+    Column("error", "ERROR", folds=True),
 )
-_CAUSE = Column("cause", "WHY")
+_CAUSE = Column("cause", "WHY", folds=True)
 _RETENTION = (
     Column("partition", "PARTITION"),
     Column("base_offset", "SEGMENT", right=True),
     Column("end_offset", "UP TO", right=True, optional=True),
     Column("size_bytes", "BYTES", right=True),
     Column("reason", "BY"),
-    Column("detail", "WHY"),
+    Column("detail", "WHY", folds=True),
 )
 
 
@@ -100,15 +100,23 @@ def root_for_spark(path: Path) -> str:
 # ---- verify
 
 
-def verify_path(path: Path, output: Output, *, deep: bool, master: str | None = None) -> int:
-    """Check a root or partition, with Spark if a master is given; the exit code."""
+def verify_path(
+    path: Path, output: Output, *, deep: bool, quiet: bool = False, master: str | None = None
+) -> int:
+    """Check a root or partition, with Spark if a master is given; the exit code.
+
+    `quiet` leaves out notes. On a terminal, files are named from the directory on.
+    """
     directory = existing_directory(path)
     counts = dict.fromkeys(Kind, 0)
 
     def rows() -> Iterator[Sequence[Cell]]:
         for one in _findings(directory, output, deep=deep, master=master):
             counts[one.kind] += 1
-            yield one.kind.value, one.file, one.position, one.offset, one.end_offset, one.cause
+            if quiet and one.kind is Kind.NOTE:
+                continue
+            file = one.file.removeprefix(f"{directory}/") if output.terminal else one.file
+            yield one.kind.value, file, one.position, one.offset, one.end_offset, one.cause
 
     output.table(_FINDINGS, rows())
     damage, notes = counts[Kind.DAMAGE], counts[Kind.NOTE]

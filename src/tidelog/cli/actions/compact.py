@@ -64,7 +64,7 @@ _COMPACTED = (
     Column("keyless_dropped", "KEYLESS GONE", right=True, optional=True),
     Column("rounds", "ROUNDS", right=True, optional=True),
     Column("seconds", "SECONDS", right=True, optional=True),
-    Column("error", "ERROR"),
+    Column("error", "ERROR", folds=True),
 )
 
 

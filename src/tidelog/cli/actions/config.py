@@ -23,7 +23,7 @@ _KEYS = (
     Column("default", "DEFAULT", right=True),
     Column("valid", "VALID", optional=True),
     Column("broker_keys", "BROKER'S", optional=True),
-    Column("doc", "WHAT IT DOES"),
+    Column("doc", "WHAT IT DOES", folds=True),
 )
 _VALUES = (
     Column("topic", "TOPIC"),

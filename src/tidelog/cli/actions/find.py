@@ -1,7 +1,8 @@
-"""Questions about a partition directory, answered without opening it for writing.
+"""Questions about partitions, answered without opening them for writing.
 
 The files are looked at as they are now (`SealedSegment.snapshot`); the high watermark is taken for the log
-end. With --json each question gets one line:
+end. With --json each question gets one line; asked of a root or of several partitions, each partition answers
+on a line of its own that begins with `partition`, and an offset that it does not have is null:
 
     (none asked)       log_start_offset, log_end_offset, segments, size   and   last_stable_offset
     --offset N         offset, segment, index_offset, index_position, batch_offset, batch_position
@@ -12,8 +13,9 @@ end. With --json each question gets one line:
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,15 +55,46 @@ def one_partition(path: str | Path) -> Partition:
     return found[0]
 
 
-def answer(path: Path, questions: Questions, output: Output) -> None:
+def answer(path: Path, questions: Questions, output: Output, topics: Sequence[str] | None = None) -> None:
     """Answer the questions, in the order of the options in the help."""
-    view = view_at_rest(one_partition(path))
+    found = _partitions(path, topics)
+    alone = len(found) == 1 and found[0].is_named
+    views = [(None if alone else str(one.topic_partition), view_at_rest(one)) for one in found]
     if not (questions.offsets or questions.timestamps or questions.committed_from):
-        _show(output, [_overview(view)])
-        _show(output, [{"last_stable_offset": view.offsets.last_stable_offset}])
-    _show(output, (_find_offset(view, offset) for offset in questions.offsets))
-    _show(output, (_find_timestamp(view, timestamp) for timestamp in questions.timestamps))
-    _show(output, (_find_aborted(view, offset) for offset in questions.committed_from))
+        _ask(output, views, [_overview])
+        _ask(output, views, [_stable_offset])
+    where = _find_offset if alone else _find_offset_if_there
+    _ask(output, views, [partial(where, offset=offset) for offset in questions.offsets])
+    _ask(output, views, [partial(_find_timestamp, timestamp=time) for time in questions.timestamps])
+    _ask(output, views, [partial(_find_aborted, offset=offset) for offset in questions.committed_from])
+
+
+def _partitions(path: Path, topics: Sequence[str] | None) -> list[Partition]:
+    """The partitions that are asked; UsageError where there are none."""
+    found = [one for one in find_partitions(path, topics) if one.segments]
+    if not found:
+        raise UsageError(f"{path} holds no partition with a segment: name a root or a partition directory")
+    return found
+
+
+def _ask(
+    output: Output,
+    views: Sequence[tuple[str | None, LogView]],
+    questions: Sequence[Callable[[LogView], Answer]],
+) -> None:
+    """Questions of one kind to each partition, which is named where there may be several."""
+    _show(
+        output,
+        (
+            question(view) if name is None else {"partition": name, **question(view)}
+            for question in questions
+            for name, view in views
+        ),
+    )
+
+
+def _stable_offset(view: LogView) -> Answer:
+    return {"last_stable_offset": view.offsets.last_stable_offset}
 
 
 def _overview(view: LogView) -> Answer:
@@ -71,6 +104,15 @@ def _overview(view: LogView) -> Answer:
         "segments": len(view.segments),
         "size": view.segments.size_in_bytes,
     }
+
+
+def _find_offset_if_there(view: LogView, offset: int) -> Answer:
+    """Where an offset is; nulls where the partition does not have it."""
+    try:
+        return _find_offset(view, offset)
+    except OffsetOutOfRangeError:
+        names = ("segment", "index_offset", "index_position", "batch_offset", "batch_position")
+        return {"offset": offset, **dict.fromkeys(names)}
 
 
 def _find_offset(view: LogView, offset: int) -> Answer:
@@ -113,7 +155,7 @@ def _show(output: Output, answers: Iterable[Answer]) -> None:
     rows = iter(answers)
     first = next(rows, None)
     if first is not None:
-        columns = [Column(name, name.replace("_", " "), right=True) for name in _cells(first)]
+        columns = [Column(name, name.replace("_", " "), right=name != "partition") for name in _cells(first)]
         output.table(columns, _table(first, rows))
 
 

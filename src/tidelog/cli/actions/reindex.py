@@ -19,7 +19,7 @@ _COLUMNS = (
     Column("log", "LOG"),
     Column("indexes", "INDEXES"),
     Column("cause", "CAUSE", optional=True),
-    Column("error", "ERROR"),
+    Column("error", "ERROR", folds=True),
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -13,20 +14,29 @@ __all__ = ["find"]
 
 @app.command()
 def find(
-    partition: Annotated[
+    path: Annotated[
         Path,
-        Argument(metavar="PARTITION_DIR", help="A directory <topic>-<partition>.", show_default=False),
+        Argument(
+            metavar="PATH", help="A partition directory, or a root with --topic or whole.", show_default=False
+        ),
     ],
+    topic: Annotated[
+        list[str] | None,
+        Option(
+            "--topic", metavar="NAME", help="All partitions of this topic, in a root.", show_default=False
+        ),
+    ] = None,
     offset: Annotated[
         list[int] | None,
         Option("--offset", metavar="N", help="Where is this offset?", show_default=False),
     ] = None,
     timestamp: Annotated[
-        list[int] | None,
+        list[str] | None,
         Option(
             "--timestamp",
-            metavar="MS",
-            help="Which record is the first that is not older? -1 to -6 ask for Kafka's special offsets.",
+            metavar="TIME",
+            help="Which record is the first that is not older? 2026-11-15T10:00 (UTC), milliseconds, "
+            "'10 minutes ago'; -1 to -6 ask for Kafka's special offsets.",
             show_default=False,
         ),
     ] = None,
@@ -42,12 +52,15 @@ def find(
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Look up offsets and timestamps in a partition; without a question, tell its own offsets.
+    """Look up offsets and timestamps in partitions; without a question, show their own offsets.
 
-    Each option can be given several times. The directory is only read, also while a broker writes to it.
+    Each option can be given several times. Files are only read, also while a broker writes to them.
     """
     from tidelog.cli.actions.find import Questions, answer
     from tidelog.cli.render.output import make_output
+    from tidelog.cli.render.units import parse_target
 
-    questions = Questions(tuple(offset or ()), tuple(timestamp or ()), tuple(committed_from or ()))
-    answer(partition, questions, make_output(json=json))
+    now_ms = time.time_ns() // 1_000_000
+    timestamps = tuple(parse_target(text, now_ms) for text in timestamp or ())
+    questions = Questions(tuple(offset or ()), timestamps, tuple(committed_from or ()))
+    answer(path, questions, make_output(json=json), topic)

@@ -18,6 +18,7 @@ def verify(
         Argument(help="A root (log.dirs) or one partition's directory.", show_default=False),
     ],
     deep: Annotated[bool, Option("--deep", help="Decode every record too.")] = False,
+    quiet: Annotated[bool, Option("--quiet", "-q", help="Only show damage, no notes.")] = False,
     spark: OnSpark = None,
     json: Json = False,
     debug: Debug = False,
@@ -30,4 +31,4 @@ def verify(
     from tidelog.cli.actions.checks import verify_path
     from tidelog.cli.render.output import make_output
 
-    raise Exit(verify_path(path, make_output(json=json), deep=deep, master=spark))
+    raise Exit(verify_path(path, make_output(json=json), deep=deep, quiet=quiet, master=spark))

@@ -39,20 +39,23 @@ Cell = str | int | float | bool | None
 
 _PAGE_ROWS = 200
 _GAP = 2
+_FOLDED = 16  # characters that a folded column has at least
 _PATIENCE_S = 0.5  # how long work may take before it shows a bar
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table: `name` for machines (snake_case), `title` for people.
+    """A column of a table: `name` for machines (snake_case), `title` for people, shown in capitals.
 
-    `right` lines its cells up on the right; an `optional` one gives way where there is no room for all.
+    `right` aligns cells on the right. Where a terminal is too narrow for all columns, `folds` lets the cells
+    of a column take several lines, and an `optional` column is left out.
     """
 
     name: str
     title: str
     right: bool = False
     optional: bool = False
+    folds: bool = False
 
 
 class Progress(Protocol):
@@ -230,7 +233,8 @@ class TerminalOutput(_Streams):
 class _TerminalTable:
     """A table that is printed in pages; the heading stands above the first, which sets the widths.
 
-    Where the terminal is too narrow, optional columns are left out, the last ones first, and a line says so.
+    Where the terminal is too narrow, cells that may fold do, then optional columns are left out, the last
+    ones first, and a line says so.
     """
 
     def __init__(self, console: Console, columns: Sequence[Column]) -> None:
@@ -253,9 +257,9 @@ class _TerminalTable:
         for i in self._shown:
             column = self._columns[i]
             table.add_column(
-                column.title,
+                column.title.upper(),
                 justify="right" if column.right else "left",
-                min_width=self._widths[i],
+                min_width=_FOLDED if column.folds else self._widths[i],
                 overflow="fold",
             )
         for cells in page:
@@ -268,12 +272,16 @@ class _TerminalTable:
         self._widths = [max(map(len, cells)) for cells in zip(titles, *page, strict=True)]
         self._shown = list(range(len(self._columns)))
         hidden: list[str] = []
-        while sum(self._widths[i] + _GAP for i in self._shown) - _GAP > self._console.width:
+        least = [
+            min(width, _FOLDED) if column.folds else width
+            for width, column in zip(self._widths, self._columns, strict=True)
+        ]
+        while sum(least[i] + _GAP for i in self._shown) - _GAP > self._console.width:
             last = next((i for i in reversed(self._shown) if self._columns[i].optional), None)
             if last is None:
                 break
             self._shown.remove(last)
-            hidden.insert(0, titles[last])
+            hidden.insert(0, titles[last].upper())
         if hidden:
             self._console.print(f"(a wider terminal would also show: {', '.join(hidden)})", style="dim")
 

@@ -9,20 +9,21 @@ ago: "10 minutes ago", "2h ago", "yesterday", "now".
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 
 from tidelog.cli.errors import UsageError
 from tidelog.errors import InvalidInputError
 from tidelog.manager.upkeep.moments import parse_moment
 
-__all__ = ["parse_time", "size_text", "span_text", "time_text"]
+__all__ = ["parse_target", "parse_time", "size_text", "span_text", "time_text"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNITS = ("kB", "MB", "GB", "TB", "PB")
 
 
 def time_text(timestamp_ms: int) -> str | None:
-    """A timestamp for people, in UTC; one that no calendar has as the number it is; none for none."""
+    """A timestamp for people, in UTC. Out-of-range values are printed as numbers; -1 gives None."""
     if timestamp_ms < 0:
         return None
     try:
@@ -55,6 +56,11 @@ def span_text(milliseconds: int) -> str:
         if count:
             parts.append(f"{count} {unit}")
     return " ".join(parts[:2])
+
+
+def parse_target(text: str, now_ms: int) -> int:
+    """What a look-up by time is for: a moment, or a negative number: -1 to -6 are Kafka's own."""
+    return int(text) if re.fullmatch(r"\s*-\d+\s*", text) else parse_time(text, now_ms)
 
 
 def parse_time(text: str, now_ms: int) -> int:
