@@ -247,7 +247,6 @@ def test_a_closed_log_answers_no_more(path: Path) -> None:
         lambda: log.read_record(0),
         lambda: log.append_as_leader(numbered(1)),
         log.flush,
-        log.close,
         lambda: log.offset_for_timestamp(5),
     ):
         with pytest.raises(LogClosedError):

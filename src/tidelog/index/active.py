@@ -16,6 +16,7 @@ What a truncation gives up is zeroed, so that a `snapshot` from another process 
 from __future__ import annotations
 
 from abc import abstractmethod
+from contextlib import suppress
 
 import numpy as np
 import numpy.typing as npt
@@ -56,7 +57,7 @@ class ActiveIndex(IndexFile):
             created = not directory.exists(self.name)
             if created and max_index_size < self.ENTRY_SIZE:
                 raise InvalidInputError(f"an index of {max_index_size} bytes has no room for an entry")
-            file = directory.open(self.name, create=True)
+            file = directory.open(self.name, writable=True, create=created)
             try:
                 if created:
                     file.truncate(self._rounded(max_index_size))
@@ -136,8 +137,15 @@ class ActiveIndex(IndexFile):
     def flush(self) -> None:
         """Return when the entries are on the disk."""
         with self.directory.lock:
-            if self._mapping is not None:
-                self._mapping.flush()
+            if self._file is None or self._mapping is None:
+                with suppress(FileNotFoundError):  # sealed meanwhile, perhaps deleted since
+                    super().flush()
+                return
+            if self.length:
+                with self.directory.syncing():
+                    self._mapping.flush()
+            else:  # there is no memory to be flushed, but the entries that were there may have been cut off
+                self.directory.sync_file(self._file)
 
     def close(self) -> None:
         """Trim, and let go of the file; again is harmless."""

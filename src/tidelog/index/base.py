@@ -151,10 +151,9 @@ class IndexFile(ABC):
 
     def flush(self) -> None:
         """Return when the file's bytes and length are on the disk."""
-        with self.directory.lock:
-            file = self.directory.open(self.name)
+        file = self.directory.open(self.name)
         try:
-            file.sync()
+            self.directory.sync_file(file)
         finally:
             file.close()
 

@@ -172,12 +172,13 @@ class TransactionIndex:
     def flush(self) -> None:
         """Return when the entries are on the disk; nothing to do where there is no file."""
         with self.directory.lock:
-            if self._file is not None:
-                self._file.sync()
-            elif self.entries:
-                file = self.directory.open(self.name)
-                file.sync()
-                file.close()
+            file = self._file
+            if file is None:
+                try:  # a file without entries may have had some that were cut off
+                    file = self.directory.open(self.name)
+                except FileNotFoundError:
+                    return
+        self.directory.sync_file(file)
 
     def rename_to(self, transient: Transient) -> None:
         """Give the file, if there is one, the name with another transient suffix."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from tidelog.log.epochs import LeaderEpochCache
 from tidelog.records.batches import BatchTable
-from tidelog.storage import Directory, EpochEntry, atomic_write, read_file
+from tidelog.storage import Directory, EpochEntry, read_file
 from tidelog.storage.names import LEADER_EPOCH_FILE
 
 __all__ = ["EpochFile"]
@@ -71,6 +71,4 @@ class EpochFile:
 
     def write(self) -> None:
         """Replace the file."""
-        directory = self._directory
-        with directory.lock:
-            atomic_write(directory.fs, directory.file(LEADER_EPOCH_FILE), self.cache.to_bytes())
+        self._directory.replace(LEADER_EPOCH_FILE, self.cache.to_bytes())

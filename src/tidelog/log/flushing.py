@@ -1,8 +1,15 @@
 """Getting a log onto the disk, and the recovery point that says how far it is there.
 
-The segments from the one that holds the recovery point on are flushed; if one of them is newer than that
-point, its name has to be synced, too. Nothing is locked meanwhile: appends go on. The recovery point then
-moves to the offset the flush was asked for, which all of it covers.
+Each segment knows whether it is on the disk as it is (`Segment.is_synced`), and the directory knows it of its
+names. A flush syncs whatever is not, in the segments it was asked for, and then moves the recovery point to the
+end of what it has covered. That is the log end of the moment when it began, or an earlier offset: the recovery
+point is never above the log end.
+
+Flushes of one log exclude each other, truncations and closing (`LogState.sync_lock`): what a flush has seen is
+still there when it ends. Appends and rolls go on meanwhile, and leave what they change dirty. A flush that
+waited for another one finds most of its work done.
+
+A sync that fails takes the log offline, for good: see `storage.directory`.
 """
 
 from __future__ import annotations
@@ -10,38 +17,36 @@ from __future__ import annotations
 from tidelog.errors import LogClosedError
 from tidelog.log.state import LogState
 
-__all__ = ["flush", "flush_below"]
+__all__ = ["flush", "flush_below", "sync_changes"]
 
 
 def flush(state: LogState, *, active: bool = True) -> None:
-    """Flush everything up to the log end; without `active`, only what lies in sealed segments."""
-    view = state.view
-    end = view.offsets.log_end.message_offset
-    _flush(state, end, end + 1 if active else end)
+    """Flush everything up to the log end; without `active`, an active segment that is empty is left out."""
+    with state.sync_lock:
+        state.check_writable()
+        end = state.view.offsets.log_end.message_offset
+        sync_changes(state, end + 1 if active else end)
 
 
 def flush_below(state: LogState, offset: int) -> None:
-    """Flush what lies below `offset`; nothing to do for a log that is closed meanwhile."""
-    try:
-        _flush(state, offset, offset)
-    except LogClosedError:
+    """Flush the segments that begin below `offset`; nothing to do for a log that is closed meanwhile."""
+    with state.sync_lock:
         if not state.is_closed:
-            raise
+            state.check_writable()
+            sync_changes(state, offset)
 
 
-def _flush(state: LogState, offset: int, reach: int) -> None:
-    state.check_readable()
-    before, truncations = state.recovery_point, state.truncations
-    if reach <= before:
-        return
-    segments = state.view.segments.values(before, reach)
+def sync_changes(state: LogState, reach: int) -> None:
+    """Sync what has changed in the segments that begin below `reach`, and the names; with the sync lock held.
+
+    Whoever holds the log's lock, too, so that nothing is written meanwhile, has everything on the disk then.
+    """
+    segments, offsets = state.view
     with state.changing_files("flushing"):
-        for segment in segments:
+        for segment in segments.values(state.synced_below, reach):
             segment.flush()
         state.snapshots.sync()
-        if any(segment.base_offset >= before for segment in segments):
+        if not state.directory.is_synced:
             state.directory.sync()
-    with state.lock:
-        state.last_flush_ms = state.now_ms()
-        if offset > state.recovery_point and truncations == state.truncations:
-            state.move_recovery_point(offset)
+    state.last_flush_ms = state.now_ms()
+    state.note_synced(segments, min(reach, offsets.log_end.message_offset))

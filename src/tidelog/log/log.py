@@ -242,7 +242,11 @@ class Log(LogReader):
             rolling.roll(self._state, expected_next_offset)
 
     def flush(self, *, active: bool = True) -> None:
-        """Return when everything is on the disk; without `active`, all but the active segment."""
+        """Return when everything is on the disk; without `active`, an empty active segment is left out.
+
+        LogOfflineError where that failed. Then, and ever after, nothing that was not on the disk before is
+        vouched for: the log takes no more appends, and has to be recovered.
+        """
         flushing.flush(self._state, active=active)
 
     @property
@@ -332,22 +336,29 @@ class Log(LogReader):
             return before
 
     def close(self) -> None:
-        """Flush, write the producers' state, trim the indexes and let go of the files: an orderly stop."""
+        """Write the producers' state, trim the indexes, flush and let go of the files: an orderly stop.
+
+        Again is harmless. LogOfflineError where the disk has failed: then the log must be recovered, and
+        `close_handlers` lets go of the files.
+        """
         if is_orphan(self):
             return
         state = self._state
-        with state.lock:
+        with state.lock, state.sync_lock:
+            if state.is_closed:
+                return
             state.check_writable()
-            flushing.flush(state)
             with state.changing_files("closing"):
                 state.snapshots.take(state.producers)
+                state.active.finish()
+                flushing.sync_changes(state, state.view.offsets.log_end.message_offset + 1)
                 state.mark_closed()
                 for segment in state.view.segments:
                     segment.close()
 
     def close_handlers(self) -> None:
         """Let go of the files as they are, because their disk failed. The next open must recover."""
-        with self._state.lock:
+        with self._state.lock, self._state.sync_lock:
             self._state.mark_closed()
             for segment in self._state.view.segments:
                 if isinstance(segment, ActiveSegment):
@@ -367,10 +378,9 @@ class Log(LogReader):
                 state.directory.move(Path(state.directory.path).with_name(name))
 
     def delete(self) -> None:
-        """Delete the log with its directory; who reads keeps what is mapped."""
+        """Delete the log with its directory, open or closed; who reads keeps what is mapped."""
         state = self._state
-        with state.lock:
-            state.check_readable()
+        with state.lock, state.sync_lock:
             state.mark_closed()
             with state.changing_files("deleting"):
                 for segment in state.view.segments:

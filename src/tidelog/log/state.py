@@ -1,6 +1,7 @@
 """What one log is made of: its files, its state, and the picture of it that readers see.
 
-    writer (holds `lock`)          segments, producers, epochs, snapshots, recovery point
+    writer (holds `lock`)          segments, producers, epochs, snapshots
+    syncs (hold `sync_lock`)       recovery point; taken inside of `lock` by whoever needs both, never around it
     readers (hold nothing)         `view`: the segments and the offsets of one moment, replaced whole
 
 Everything that changes a log goes through here in the same way: act on the files, then publish a new view.
@@ -77,10 +78,14 @@ class LogState:
         """What readers see."""
         self.active: ActiveSegment = view.segments.active
         """The segment that takes appends: the last one of the view."""
+        self.sync_lock = threading.RLock()
+        """Held by whoever brings the log to the disk, or cuts it; never while `lock` is waited for."""
         self.recovery_point = recovery_point
         """What lies below it is on the disk."""
+        self.synced_below = first_unsynced(view.segments)
+        """The segments that begin below it are on the disk as they are; the active one never does."""
         self.truncations = 0
-        """How often the end was cut off: a flush that began before one says nothing about what came after."""
+        """How often the end was cut off."""
         self.last_flush_ms = parts.now_ms()
         self._jitter = parts.jitter
         self._closed = False
@@ -100,7 +105,7 @@ class LogState:
     @property
     def is_offline(self) -> bool:
         """Whether a disk failed under the log."""
-        return self._offline is not None
+        return self._offline is not None or self.directory.failure is not None
 
     @property
     def is_closed(self) -> bool:
@@ -115,15 +120,16 @@ class LogState:
     @property
     def is_writable(self) -> bool:
         """Whether it was neither closed, nor has its disk failed."""
-        return not self._closed and self._offline is None
+        return not self._closed and self._offline is None and self.directory.failure is None
 
     def check_writable(self) -> None:
         """Refuse a log that was closed, or whose disk failed."""
         if not self.is_writable:
             self.check_readable()
+            why = self._offline or self.directory.failure
             raise LogOfflineError(
-                f"{self.directory.path} is offline since its disk failed ({self._offline}); open it anew"
-            ) from self._offline
+                f"{self.directory.path} is offline since its disk failed ({why}); open it anew"
+            ) from why
 
     def mark_closed(self) -> None:
         """Let nobody use it any more."""
@@ -168,9 +174,18 @@ class LogState:
         self.producers.on_high_watermark_updated(offsets.high_watermark.message_offset)
         return offsets.with_first_unstable(self.producers.first_unstable_offset)
 
-    def move_recovery_point(self, offset: int) -> None:
-        """Set it, down or up."""
-        self.recovery_point = offset
+    # What is on the disk; with the sync lock held
+
+    def note_synced(self, segments: LogSegments, end_offset: int) -> None:
+        """Note that of these segments everything below an offset is on the disk."""
+        self.synced_below = first_unsynced(segments, self.synced_below)
+        self.recovery_point = max(self.recovery_point, end_offset)
+
+    def note_cut(self, end_offset: int) -> None:
+        """Note that the log was cut, and that its active segment may be another one now."""
+        self.truncations += 1
+        self.recovery_point = min(self.recovery_point, end_offset)
+        self.synced_below = min(self.synced_below, self.active.base_offset)
 
     # Segments
 
@@ -191,6 +206,17 @@ class LogState:
             action()
         else:
             self.scheduler.schedule_once(name, action, self.config.file_delete_delay_ms)
+
+
+def first_unsynced(segments: LogSegments, start: int = 0) -> int:
+    """The base offset of the first segment that is not on the disk as it is, or of the active one.
+
+    Those that begin below `start` are known to be.
+    """
+    for segment in segments.from_floor(start):
+        if not segment.is_synced:
+            return segment.base_offset
+    return segments.last.base_offset
 
 
 def _plain_batches(config: LogConfig) -> PlainBatch | None:

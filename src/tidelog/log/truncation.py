@@ -3,11 +3,16 @@
 Readers see the shorter log first; then files go. The segment that holds the target becomes the active one,
 and everything behind the target goes with the leader epochs that start there, the transactions in the index,
 and the producers' state, which is rebuilt up to it (`producer_loading`).
+
+A truncation is on the disk when it returns: the cut file and indexes, the names of segments and snapshots that
+went, the epochs. Until then nothing is written behind the target, so nothing that is acknowledged later can meet
+old records at its offsets after a power cut. No flush runs meanwhile (`flushing`).
 """
 
 from __future__ import annotations
 
 from tidelog.errors import InvalidInputError
+from tidelog.log.flushing import sync_changes
 from tidelog.log.offsets import LogOffsetMetadata, LogOffsets
 from tidelog.log.producers.loading import rebuild_producers
 from tidelog.log.segments.deletion import delete_files
@@ -36,17 +41,17 @@ def truncate_to(state: LogState, target: int) -> bool:
     last = list(segments)[-len(gone) - 1]
     found = last.translate_offset(target)
     end = LogOffsetMetadata(target, last.base_offset, last.size if found is None else found.position)
-    with state.changing_files("truncating"):
+    with state.sync_lock, state.changing_files("truncating"):
         active = _activated(state, last)
         left = LogSegments((*(one for one in segments if one.base_offset < last.base_offset), active))
         state.active = active
-        state.truncations += 1
         state.publish(left, offsets.with_log_end(end))
-        state.move_recovery_point(min(state.recovery_point, target))
+        state.note_cut(target)
         delete_files(state, gone)
         active.truncate_to(target)
         state.epochs.truncate_from_end(target)
         _reload_producers(state, target)
+        sync_changes(state, target + 1)
     state.publish_offsets(state.refresh_unstable(state.view.offsets))
     return True
 
@@ -67,20 +72,20 @@ def truncate_fully_and_start_at(
     if not 0 <= start <= new_offset:
         raise InvalidInputError(f"a log that goes on at {new_offset} cannot start at {start}")
     old = list(state.view.segments)
-    with state.changing_files("truncating"):
+    with state.sync_lock, state.changing_files("truncating"):
         for segment in old:
             if segment.base_offset == new_offset:
                 segment.rename_to(Transient.DELETED)  # its names are wanted
         active = state.create_segment(new_offset)
         state.active = active
-        state.truncations += 1
         end = LogOffsetMetadata(new_offset, new_offset, 0)
         state.publish(LogSegments([active]), LogOffsets(start, None, end, end))
-        state.move_recovery_point(min(state.recovery_point, new_offset))
+        state.note_cut(new_offset)
         delete_files(state, old)
         state.epochs.clear()
         state.snapshots.delete(state.producers.truncate_fully_and_start_at(new_offset))
         _reload_producers(state, new_offset)
+        sync_changes(state, new_offset + 1)
     state.publish_offsets(state.refresh_unstable(state.view.offsets))
 
 

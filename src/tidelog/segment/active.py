@@ -30,7 +30,7 @@ from tidelog.errors import (
     LogOfflineError,
     OffsetsOutOfOrderError,
 )
-from tidelog.index import ActiveOffsetIndex, ActiveTimeIndex, TransactionIndex
+from tidelog.index import AbortedTxn, ActiveOffsetIndex, ActiveTimeIndex, TransactionIndex
 from tidelog.index.base import MAX_RELATIVE_OFFSET
 from tidelog.kernels.entries import index_entries
 from tidelog.kernels.lookup import END
@@ -66,6 +66,7 @@ class ActiveSegment(Segment):
         "_last_time",
         "_length",
         "_max",
+        "_opened",
         "_since",
         "_slots",
         "created_ms",
@@ -101,6 +102,7 @@ class ActiveSegment(Segment):
         self.index_full = False
         """Whether the segment must roll because an index has no room."""
         self._take_stock()
+        self._opened = self._mark()
 
     # Making and opening
 
@@ -171,9 +173,13 @@ class ActiveSegment(Segment):
                 if not index.is_loaded:
                     index.close()
             file = directory.open(sealed._file.name, writable=True)
+            is_synced = sealed.is_synced
             heir = sealed._file.succeed(file)
             indexes = _open_indexes(directory, sealed.base_offset, config, Transient.NONE)
-            return cls(heir, *indexes, config, clock, jitter_ms)
+            segment = cls(heir, *indexes, config, clock, jitter_ms)
+            if is_synced:  # the indexes have more room now, which says nothing
+                segment.mark_synced()
+            return segment
 
     @classmethod
     def _on(
@@ -217,6 +223,10 @@ class ActiveSegment(Segment):
 
     def _times_are_sound(self) -> bool:
         return True
+
+    def _mark(self) -> tuple[int, ...]:
+        # Entries come into the indexes after the batches that they tell of are published.
+        return self._file.state.changes, self.size, self.offset_index.entries, self.time_index.entries
 
     # Appending
 
@@ -298,6 +308,13 @@ class ActiveSegment(Segment):
         self._add_entries(offsets[:, :some], times[:, :fewer])
         self._count_slots()
 
+    def note_aborted(self, txn: AbortedTxn) -> None:
+        """Note an aborted transaction whose marker was appended."""
+        try:
+            self.txn_index.append(txn)
+        finally:
+            self._file.state.changes += 1
+
     def _add_entries(self, offsets: Int64Array, times: Int64Array) -> None:
         """Add entries that there is room for."""
         if offsets.shape[1] > _FEW_ENTRIES:
@@ -356,21 +373,40 @@ class ActiveSegment(Segment):
     def seal(self) -> SealedSegment:
         """End the segment: final time entry, indexes and file trimmed. This object goes on answering."""
         self._check_writable()
-        self.time_index.maybe_append(*self._max, skip_full_check=True)
-        self._last_offset = _NEVER
-        self._file.trim()
-        sealed = SealedSegment(self._file, self.offset_index.seal(), self.time_index.seal(), self.txn_index)
-        self.txn_index.seal()
+        try:
+            self.time_index.maybe_append(*self._max, skip_full_check=True)
+            self._last_offset = _NEVER
+            self._file.trim()
+            indexes = self.offset_index.seal(), self.time_index.seal()
+            self.txn_index.seal()
+        finally:
+            self._file.state.changes += 1
+        sealed = SealedSegment(self._file, *indexes, self.txn_index)
         self._file.release()
         sealed._first_timestamp = self._first_timestamp
         return sealed
 
+    def finish(self) -> None:
+        """End the segment as `seal` does, but keep the files open to be flushed; `close` lets go of them.
+
+        A segment that has not changed since it was opened is as synced as it was then: its indexes lose the
+        room that they were given, and those of the last segment are looked at whenever a log is opened.
+        """
+        if self._last_offset == _NEVER:
+            return
+        self.time_index.maybe_append(*self._max, skip_full_check=True)
+        self._last_offset = _NEVER
+        self._file.trim()
+        if self._mark() != self._opened:
+            try:
+                self.offset_index.trim_to_valid_size()
+                self.time_index.trim_to_valid_size()
+            finally:
+                self._file.state.changes += 1
+
     def close(self) -> None:
         """End the segment as `seal` does, and let go of the files; flush first what must be on the disk."""
-        if self._last_offset != _NEVER:
-            self.time_index.maybe_append(*self._max, skip_full_check=True)
-            self._file.trim()
-            self._last_offset = _NEVER
+        self.finish()
         super().close()
 
     def abandon(self) -> None:
@@ -401,6 +437,8 @@ class ActiveSegment(Segment):
         except OSError as error:
             self._failed(error)
             raise
+        finally:
+            self._file.state.changes += 1
         if not self.size:
             self.created_ms = self._clock()
             self._first_timestamp = None
@@ -422,13 +460,16 @@ class ActiveSegment(Segment):
         self._check_writable()
         before = self.size
         indexes = (self.offset_index, self.time_index, self.txn_index)
-        rebuilding = Rebuilding(self.base_offset, self._interval, indexes, state, self.path)
-        sound = rebuilding.run(self.buffer())
-        if sound < before:
-            self._file.cut(sound)
+        try:
+            rebuilding = Rebuilding(self.base_offset, self._interval, indexes, state, self.path)
+            sound = rebuilding.run(self.buffer())
+            if sound < before:
+                self._file.cut(sound)
+            self._max = rebuilding.largest
+            self.time_index.maybe_append(*self._max, skip_full_check=True)
+        finally:
+            self._file.state.changes += 1
         self._first_timestamp = None
-        self._max = rebuilding.largest
-        self.time_index.maybe_append(*self._max, skip_full_check=True)
         self._last_time = self.time_index.last_entry.timestamp
         self._last_offset = rebuilding.last_offset
         self._count_slots()

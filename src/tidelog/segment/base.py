@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
-from tidelog.errors import CompressionError, UnknownCodecError
+from tidelog.errors import CompressionError, LogClosedError, UnknownCodecError
 from tidelog.index import OffsetIndex, TimeIndex, TransactionIndex, TxnIndexSearchResult
 from tidelog.index.base import MAX_RELATIVE_OFFSET
 from tidelog.kernels.lookup import BAD_START, END, PACKED, UNMAPPED
@@ -251,12 +251,35 @@ class Segment(ABC):
 
     # Files
 
+    @property
+    def is_synced(self) -> bool:
+        """Whether the log and its indexes are on the disk as they are."""
+        return self._file.state.synced == self._mark()
+
+    def mark_synced(self) -> None:
+        """Take the files for synced as they are: an earlier run of the log has seen to it."""
+        self._file.state.synced = self._mark()
+
     def flush(self) -> None:
-        """Return when the log and its indexes are on the disk."""
-        self._file.sync()
-        self.offset_index.flush()
-        self.time_index.flush()
-        self.txn_index.flush()
+        """Return when the log and its indexes are on the disk; at once where they are."""
+        state = self._file.state
+        try:
+            mark = self._mark()
+            if state.synced == mark:
+                return
+            self._file.sync()
+            self.offset_index.flush()
+            self.time_index.flush()
+            self.txn_index.flush()
+        except (FileNotFoundError, LogClosedError):
+            if not self._file.is_closed:  # it was not deleted meanwhile
+                raise
+            return
+        state.synced = mark
+
+    def _mark(self) -> tuple[int, ...]:
+        """The state of the files, to be compared with the one that was synced."""
+        return self._file.state.changes, self.size
 
     def rename_to(self, transient: Transient, *, log_first: bool = False) -> None:
         """Give all files the names with another transient suffix; whoever reads goes on reading.

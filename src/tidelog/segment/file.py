@@ -14,6 +14,11 @@ Disk space is set aside ahead of the writes to a file of more than 1 MiB, an eig
 
 One thread writes. Mapping, cutting and renaming exclude each other by the directory's lock; reading takes
 none.
+
+What of a segment is on the disk is told by its `SyncState`, which all objects on the same files share: a
+segment that is sealed or made active again is as dirty as it was. Appends show in the size; every other change
+of the files is counted when it is done. A sync notes what it began with, so a change made meanwhile leaves the
+segment dirty.
 """
 
 from __future__ import annotations
@@ -28,7 +33,7 @@ from tidelog.storage.names import FileKind, Transient, format_segment_file
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-__all__ = ["MAX_SIZE", "LogFile"]
+__all__ = ["MAX_SIZE", "LogFile", "SyncState"]
 
 _MIN_AHEAD = 1 << 20
 _RESERVE_FROM, _MAX_RESERVE = 1 << 20, 4 << 20
@@ -37,10 +42,22 @@ MAX_SIZE = (1 << 31) - 1
 """Bytes that a log file can have: positions in an index are 31-bit numbers."""
 
 
+class SyncState:
+    """Which state of a segment's files is on the disk."""
+
+    __slots__ = ("changes", "synced")
+
+    def __init__(self) -> None:
+        self.changes = 0
+        """How often the files were changed other than by an append."""
+        self.synced: tuple[int, ...] | None = None
+        """The state that was synced last: it begins with `changes` and the size. None: not known."""
+
+
 class LogFile:
     """The log file of the segment at `base_offset`."""
 
-    __slots__ = ("_closed", "_reserved", "_writer", "base_offset", "bytes", "directory", "name")
+    __slots__ = ("_closed", "_reserved", "_writer", "base_offset", "bytes", "directory", "name", "state")
 
     def __init__(
         self,
@@ -59,6 +76,13 @@ class LogFile:
         self._writer = writer
         self._reserved = _RESERVE_FROM  # up to where nothing need be done before a write
         self._closed = False
+        self.state = SyncState()
+        """What of the segment is on the disk."""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed, deleted or made active again."""
+        return self._closed
 
     @property
     def path(self) -> str:
@@ -116,6 +140,7 @@ class LogFile:
         self.cut(size)
         if length > size:
             self._live().truncate(length)
+            self.state.changes += 1
 
     def trim(self) -> None:
         """Cut what is not published."""
@@ -133,7 +158,10 @@ class LogFile:
         with self.directory.lock:
             file = self._live()
             self.bytes.reset(size)
-            file.truncate(size)
+            try:
+                file.truncate(size)
+            finally:
+                self.state.changes += 1
 
     def succeed(self, writer: File) -> LogFile:
         """The same file, to be written through `writer`; this object is for those who read it already.
@@ -142,7 +170,7 @@ class LogFile:
         """
         with self.directory.lock:
             heir = LogFile(self.directory, self.base_offset, Transient.NONE, self.bytes.size, writer)
-            heir.name = self.name
+            heir.name, heir.state = self.name, self.state
             self._closed = True
             return heir
 
@@ -150,12 +178,11 @@ class LogFile:
         """Return when the file's bytes are on the disk."""
         file = self._writer
         if file is not None:
-            file.sync()
+            self.directory.sync_file(file)
             return
-        with self.directory.lock:
-            file = self.directory.open(self.name)
+        file = self.directory.open(self.name)
         try:
-            file.sync()
+            self.directory.sync_file(file)
         finally:
             file.close()
 

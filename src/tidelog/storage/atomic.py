@@ -13,8 +13,8 @@ from __future__ import annotations
 import os
 import threading
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from tidelog.storage.files import FileSystem, parent, rename_noreplace
@@ -64,19 +64,22 @@ def atomic_write(
     *,
     sync_directory: bool = True,
     temporary: str | None = None,
+    syncing: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> None:
     """Make `path` a file that holds `data`, durably.
 
     With `sync_directory=False` step 4 is left to the caller, who replaces several files of a directory.
-    `temporary` is another name for step 1, for callers who may be several.
+    `temporary` is another name for step 1, for callers who may be several. Steps 2 and 4 are done within
+    `syncing`, for callers who must know that a sync has failed.
     """
     target = os.fspath(path)
     temporary = temporary or f"{target}.tmp"
     with _turns.of(target):
-        _write(fs, temporary, data)
+        _write(fs, temporary, data, syncing)
         fs.rename(temporary, target)
         if sync_directory:
-            fs.sync_directory(parent(target))
+            with syncing():
+                fs.sync_directory(parent(target))
 
 
 def atomic_create(fs: FileSystem, path: StrPath, data: ReadableBuffer) -> None:
@@ -95,12 +98,18 @@ def atomic_create(fs: FileSystem, path: StrPath, data: ReadableBuffer) -> None:
     fs.sync_directory(parent(target))
 
 
-def _write(fs: FileSystem, path: str, data: ReadableBuffer) -> None:
+def _write(
+    fs: FileSystem,
+    path: str,
+    data: ReadableBuffer,
+    syncing: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> None:
     """A file that holds `data`, on the disk; its name need not be."""
     file = fs.open(path, create=True)
     try:
         file.truncate(0)
         file.pwrite(data, 0)
-        file.sync()
+        with syncing():
+            file.sync()
     finally:
         file.close()

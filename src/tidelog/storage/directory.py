@@ -4,6 +4,11 @@ A log renames its directory while it is open (`-delete`, `-future`). Whatever op
 `Directory` and a file's bare name, and opens through it: opening and renaming exclude each other, so nobody
 looks for a file under a name that the directory has just lost. Opens are rare (one per file);
 reads take no lock.
+
+Durability. The directory knows whether its names have changed since they were last on the disk (`is_synced`),
+and whether a sync has ever failed in it (`failure`). A kernel drops the pages that it could not write and
+reports that once; the next sync of the same file succeeds without them. So every sync of a file in here goes
+through the directory, and after one has failed, all later ones fail too.
 """
 
 from __future__ import annotations
@@ -11,13 +16,17 @@ from __future__ import annotations
 import errno
 import os
 import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from tidelog.storage.atomic import atomic_write
 from tidelog.storage.files import File, FileSystem, parent
 from tidelog.storage.local import LINK_REFUSED, LOCAL
 
 if TYPE_CHECKING:
-    from _typeshed import StrPath
+    from collections.abc import Iterator
+
+    from _typeshed import ReadableBuffer, StrPath
 
 __all__ = ["Directory"]
 
@@ -25,7 +34,7 @@ __all__ = ["Directory"]
 class Directory:
     """A directory that may be renamed while its files are in use."""
 
-    __slots__ = ("fs", "lock", "path")
+    __slots__ = ("_changes", "_is_new", "_synced", "failure", "fs", "lock", "path")
 
     def __init__(self, path: StrPath, fs: FileSystem = LOCAL) -> None:
         self.fs = fs
@@ -33,18 +42,26 @@ class Directory:
         """Held while a name in here is looked up or changed."""
         self.path = os.fspath(path)
         """Its name now."""
+        self.failure: OSError | None = None
+        """The first sync in here that failed."""
+        self._changes = self._synced = 0
+        self._is_new = False
 
     @classmethod
     def make(cls, path: StrPath, fs: FileSystem = LOCAL) -> Directory:
         """The directory at `path`, which is made where it is missing; OSError where that is a symbolic link.
 
+        The first `sync` brings the name of a new one to the disk, too.
         What would be written, cut or removed behind the link is not known to be ours.
         """
         if fs.is_link(path):
             raise OSError(errno.ELOOP, LINK_REFUSED, os.fspath(path))
+        directory = cls(path, fs)
         if not fs.exists(path):
             fs.make_directory(path)
-        return cls(path, fs)
+            directory._is_new = True
+            directory._changes = 1
+        return directory
 
     def file(self, name: str) -> str:
         """The path of the file `name` in here; good only while `lock` is held, or for messages."""
@@ -53,6 +70,8 @@ class Directory:
     def open(self, name: str, *, writable: bool = False, create: bool = False) -> File:
         """Open the file `name` in here."""
         with self.lock:
+            if create:
+                self._changes += 1
             return self.fs.open(self.file(name), writable=writable, create=create)
 
     def exists(self, name: str) -> bool:
@@ -63,6 +82,7 @@ class Directory:
     def rename(self, source: str, target: str) -> None:
         """Give the file `source` in here the name `target`, replacing what had it."""
         with self.lock:
+            self._changes += 1
             self.fs.rename(self.file(source), self.file(target))
 
     def unlink(self, name: str) -> bool:
@@ -72,12 +92,49 @@ class Directory:
                 self.fs.unlink(self.file(name))
             except FileNotFoundError:
                 return False
+            self._changes += 1
             return True
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether the names that were made, changed or removed through this object are on the disk."""
+        return self._changes == self._synced
+
+    @contextmanager
+    def syncing(self) -> Iterator[None]:
+        """Around a sync of something in here: one that fails makes all later ones fail."""
+        before = self.failure
+        if before is not None:
+            raise OSError(
+                before.errno or errno.EIO,
+                f"an earlier sync failed ({before.strerror or before}): what is on the disk is not known",
+                self.path,
+            ) from before
+        try:
+            yield
+        except OSError as error:
+            self.failure = self.failure or error
+            raise
 
     def sync(self) -> None:
         """Return when the names in here are on the disk."""
-        with self.lock:
+        with self.lock, self.syncing():
+            changes = self._changes
             self.fs.sync_directory(self.path)
+            if self._is_new:
+                self.fs.sync_directory(parent(self.path))
+                self._is_new = False
+            self._synced = changes
+
+    def sync_file(self, file: File) -> None:
+        """Return when the bytes of an open file in here are on the disk."""
+        with self.syncing():
+            file.sync()
+
+    def replace(self, name: str, data: ReadableBuffer) -> None:
+        """Make the file `name` in here hold `data`, durably: whole or not at all (`atomic`)."""
+        with self.lock:
+            atomic_write(self.fs, self.file(name), data, syncing=self.syncing)
 
     def move(self, path: StrPath) -> None:
         """Rename the directory itself, durably."""
@@ -86,6 +143,7 @@ class Directory:
             source = self.path
             self.fs.rename(source, target)
             self.path = target
-            self.fs.sync_directory(parent(target))
-            if parent(source) != parent(target):
-                self.fs.sync_directory(parent(source))
+            with self.syncing():
+                self.fs.sync_directory(parent(target))
+                if parent(source) != parent(target):
+                    self.fs.sync_directory(parent(source))

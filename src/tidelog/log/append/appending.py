@@ -236,7 +236,7 @@ def _publish(state: LogState, end_offset: int, update: ProducerUpdate | None) ->
     with state.changing_files("noting aborted transactions of"):
         for txn in update.completed:
             if txn.is_aborted:
-                active.txn_index.append(
+                active.note_aborted(
                     AbortedTxn(txn.producer_id, txn.first_offset, txn.last_offset, txn.last_stable_offset)
                 )
     state.producers.commit(update)

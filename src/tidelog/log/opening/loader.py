@@ -211,8 +211,11 @@ class _Loader:
                 kinds.setdefault(file.offset, set()).add(file.kind)
         self._snapshots = {offset for offset, has in kinds.items() if FileKind.SNAPSHOT in has}
         bases = sorted(offset for offset, has in kinds.items() if FileKind.LOG in has)
+        first = max((base for base in bases if base <= self._recovery_point), default=-1)
         for base_offset in bases:
             segment = SealedSegment.open(self._directory, base_offset)
+            if self._clean or base_offset < first:
+                segment.mark_synced()  # whoever wrote the recovery point has seen to it
             fault = self._fault(segment, kinds[base_offset], base_offset == bases[-1]) if recover else None
             self._segments.append(segment)
             if fault is not None and not self._is_damaged(segment):

@@ -40,27 +40,26 @@ class SnapshotFiles:
             file.truncate(0)
             file.pwrite(snapshot.data, 0)
             if sync:
-                file.sync()
+                self._directory.sync_file(file)
+            else:
+                self._unsynced.add(name)
         finally:
             file.close()
-        if not sync:
-            self._unsynced.add(name)
         producers.snapshot_written(snapshot.offset)
         return snapshot.offset
 
     def sync(self) -> None:
-        """Return when every snapshot written is on the disk."""
-        for name in tuple(self._unsynced):
+        """Return when the bytes of every snapshot written are on the disk; their names are the directory's."""
+        while self._unsynced:
+            name = self._unsynced.pop()  # first: it may be written again meanwhile
             try:
                 file = self._directory.open(name)
             except FileNotFoundError:
-                self._unsynced.discard(name)
                 continue
             try:
-                file.sync()
+                self._directory.sync_file(file)
             finally:
                 file.close()
-            self._unsynced.discard(name)
 
     def delete(self, offsets: Iterable[int]) -> None:
         """Remove snapshots, as far as they are there."""

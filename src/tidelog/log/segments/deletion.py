@@ -118,6 +118,8 @@ def replace_segments(state: LogState, new: Sequence[SealedSegment], old: Sequenc
         delete_files(state, present, keep_snapshots=[segment.base_offset for segment in added])
 
     with state.changing_files("swapping segments of"):
+        for segment in added:
+            segment.flush()
         exchange_files(state.directory, added, retire)
 
 
