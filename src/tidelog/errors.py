@@ -23,6 +23,7 @@
     │   └── ConfigError
     └── LogError                    the log as a whole
         ├── LogOfflineError         a disk failed under the log; it takes no more appends
+        │   └── FlushError          partitions that could not be flushed
         ├── LogClosedError          used after close or delete
         ├── LogLockedError          another process holds the directory
         ├── ForkedError             used in another process than the one that opened it
@@ -34,6 +35,9 @@ first two branches, never `assert`; wrong calls raise from the third.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 __all__ = [
     "BadLengthError",
     "BadVarintError",
@@ -44,6 +48,7 @@ __all__ = [
     "CountMismatchError",
     "DataLossError",
     "ForkedError",
+    "FlushError",
     "IndexFullError",
     "IndexOffsetOverflowError",
     "InvalidIndexError",
@@ -264,6 +269,18 @@ class LogError(TidelogError):
 
 class LogOfflineError(LogError):
     """A disk failed under the log."""
+
+
+class FlushError(LogOfflineError):
+    """Some partitions could not be flushed; all others were.
+
+    `partitions` says which, by `TopicPartition`, and why.
+    """
+
+    def __init__(self, partitions: Mapping[Any, str]) -> None:
+        self.partitions = dict(partitions)
+        listed = "; ".join(f"{name}: {reason}" for name, reason in partitions.items())
+        super().__init__(f"{len(partitions)} partitions could not be flushed, all others were: {listed}")
 
 
 class LogClosedError(LogError):

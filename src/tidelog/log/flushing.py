@@ -1,12 +1,12 @@
 """Getting a log onto the disk, and the recovery point that says how far it is there.
 
-Each segment knows whether it is on the disk as it is (`Segment.is_synced`), and the directory knows it of its
-names. A flush syncs whatever is not, in the segments it was asked for, and then moves the recovery point to the
-end of what it has covered. That is the log end of the moment when it began, or an earlier offset: the recovery
-point is never above the log end.
+Each segment knows whether it is on the disk as it is (`Segment.is_synced`), and the directory knows it of
+its names. A flush syncs whatever is not, in the segments it was asked for, and then moves the recovery point
+to the end of what it has covered. That is the log end of the moment when it began, or an earlier offset: the
+recovery point is never above the log end.
 
-Flushes of one log exclude each other, truncations and closing (`LogState.sync_lock`): what a flush has seen is
-still there when it ends. Appends and rolls go on meanwhile, and leave what they change dirty. A flush that
+Flushes of one log exclude each other, truncations and closing (`LogState.sync_lock`): what a flush has seen
+is still there when it ends. Appends and rolls go on meanwhile, and leave what they change dirty. A flush that
 waited for another one finds most of its work done.
 
 A sync that fails takes the log offline, for good: see `storage.directory`.
@@ -14,7 +14,6 @@ A sync that fails takes the log offline, for good: see `storage.directory`.
 
 from __future__ import annotations
 
-from tidelog.errors import LogClosedError
 from tidelog.log.state import LogState
 
 __all__ = ["flush", "flush_below", "sync_changes"]

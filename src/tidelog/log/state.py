@@ -1,7 +1,7 @@
 """What one log is made of: its files, its state, and the picture of it that readers see.
 
     writer (holds `lock`)          segments, producers, epochs, snapshots
-    syncs (hold `sync_lock`)       recovery point; taken inside of `lock` by whoever needs both, never around it
+    syncs (hold `sync_lock`)       recovery point; who needs both locks takes `lock` first
     readers (hold nothing)         `view`: the segments and the offsets of one moment, replaced whole
 
 Everything that changes a log goes through here in the same way: act on the files, then publish a new view.

@@ -4,9 +4,9 @@ Readers see the shorter log first; then files go. The segment that holds the tar
 and everything behind the target goes with the leader epochs that start there, the transactions in the index,
 and the producers' state, which is rebuilt up to it (`producer_loading`).
 
-A truncation is on the disk when it returns: the cut file and indexes, the names of segments and snapshots that
-went, the epochs. Until then nothing is written behind the target, so nothing that is acknowledged later can meet
-old records at its offsets after a power cut. No flush runs meanwhile (`flushing`).
+A truncation is on the disk when it returns: the cut file and indexes, the names of segments and snapshots
+that went, the epochs. Until then nothing is written behind the target, so nothing that is acknowledged later
+can meet old records at its offsets after a power cut. No flush runs meanwhile (`flushing`).
 """
 
 from __future__ import annotations

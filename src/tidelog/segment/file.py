@@ -16,9 +16,9 @@ One thread writes. Mapping, cutting and renaming exclude each other by the direc
 none.
 
 What of a segment is on the disk is told by its `SyncState`, which all objects on the same files share: a
-segment that is sealed or made active again is as dirty as it was. Appends show in the size; every other change
-of the files is counted when it is done. A sync notes what it began with, so a change made meanwhile leaves the
-segment dirty.
+segment that is sealed or made active again is as dirty as it was. Appends show in the size; every other
+change of the files is counted when it is done. A sync notes what it began with, so a change made meanwhile
+leaves the segment dirty.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class SnapshotFiles:
         return snapshot.offset
 
     def sync(self) -> None:
-        """Return when the bytes of every snapshot written are on the disk; their names are the directory's."""
+        """Return when the bytes of every snapshot are on the disk; their names are the directory's."""
         while self._unsynced:
             name = self._unsynced.pop()  # first: it may be written again meanwhile
             try:

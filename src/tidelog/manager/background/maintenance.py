@@ -35,6 +35,27 @@ _FLUSH_LOOK_MS = 1000
 """How often `flush.ms` is looked at, at least: by Kafka's own default for it, never."""
 
 
+def _start_to_tell(log: Log) -> int | None:
+    """The log start, where the first segment does not tell it."""
+    return log.log_start_offset if log.log_start_offset > log.segments.base_offsets[0] else None
+
+
+_CHECKPOINTED: dict[Checkpoint, Callable[[Log], int | None]] = {
+    Checkpoint.LOG_STARTS: _start_to_tell,
+    Checkpoint.RECOVERY_POINTS: lambda log: log.recovery_point,
+    Checkpoint.HIGH_WATERMARKS: lambda log: log.high_watermark,
+}
+"""What the checkpoints say of a log."""
+
+
+def _with(
+    partition: TopicPartition, offset: int | None, known: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """What a checkpoint says with another offset of one partition; None for nothing of it."""
+    others = {name: known[name] for name in known if name != partition}
+    return others if offset is None else others | {partition: offset}
+
+
 class Maintenance:
     """The tasks, over whatever partitions and roots there are at the time."""
 
@@ -85,26 +106,22 @@ class Maintenance:
 
     def checkpoint_recovery_points(self) -> None:
         """Write down how far each log is on the disk."""
-        self._checkpoint(Checkpoint.RECOVERY_POINTS, lambda log: log.recovery_point)
+        self._checkpoint(Checkpoint.RECOVERY_POINTS)
 
     def checkpoint_log_starts(self) -> None:
         """Write down where logs start whose first segment does not tell it."""
-
-        def start(log: Log) -> int | None:
-            return log.log_start_offset if log.log_start_offset > log.segments.base_offsets[0] else None
-
-        self._checkpoint(Checkpoint.LOG_STARTS, start)
+        self._checkpoint(Checkpoint.LOG_STARTS)
 
     def checkpoint_high_watermarks(self) -> None:
         """Write down the high watermarks."""
-        self._checkpoint(Checkpoint.HIGH_WATERMARKS, lambda log: log.high_watermark)
+        self._checkpoint(Checkpoint.HIGH_WATERMARKS)
 
-    def _checkpoint(self, kind: Checkpoint, offset: Callable[[Log], int | None]) -> None:
+    def _checkpoint(self, kind: Checkpoint) -> None:
         for root in self._roots:
             if root.offline is not None:
                 continue
             try:
-                root.update_checkpoint(kind, partial(self._offsets, root, offset))
+                root.update_checkpoint(kind, partial(self._offsets, root, _CHECKPOINTED[kind]))
             except (OSError, LogLockedError) as error:
                 self.take_offline(root, error)
 
@@ -121,6 +138,25 @@ class Maintenance:
             if (found := offset(log)) is not None:
                 offsets[partition.topic_partition] = found
         return offsets
+
+    def lower_checkpoints(self, partition: Partition) -> Exception | None:
+        """Write down the offsets of a log that was truncated, before anything is appended to it again.
+
+        With the partition's gate held. A recovery point or a log start that lies above what is appended next
+        would have a recovery pass over it, or remove it. The error where that failed: the root must go
+        offline, which takes gates.
+        """
+        root, log = partition.root, partition.log
+        if root is None:
+            return None
+        name = partition.topic_partition
+        try:
+            for kind, offset in _CHECKPOINTED.items():
+                root.update_checkpoint(kind, partial(_with, name, offset(log)))
+        except (OSError, LogLockedError) as error:
+            partition.go_offline(error)
+            return error
+        return None
 
     def take_offline(self, root: Root, why: BaseException) -> None:
         """Use a root no more, and none of its logs."""

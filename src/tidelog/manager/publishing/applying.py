@@ -289,8 +289,6 @@ def take_back(fs: FileSystem, root: Root, pending: PendingWrite, find: Find) -> 
             log = partition.log
             if log.log_end_offset > one.base_offset:
                 log.truncate_to(one.base_offset)
-                log.segments.last.flush()
-                log.directory.sync()
     settle(fs, root, done=False)
 
 

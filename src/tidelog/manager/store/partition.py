@@ -62,6 +62,8 @@ class Partition:
         """Held by whoever appends to the log or puts another in its place."""
         self.moving = threading.Lock()
         """Held while it moves to another root: one move at a time. Taken before any other lock."""
+        self.was_online = False
+        """Whether it has had a log since the store was opened."""
         self._log: Log | None = None
         self._root: Root | None = None
         self._offline: BaseException | None = None
@@ -110,6 +112,7 @@ class Partition:
         log.update_high_watermark(log.log_end_offset)
         with self.gate:
             self._log, self._root = log, root
+            self.was_online = True
             self.leader_epoch = max(self.leader_epoch, log.latest_epoch or 0)
 
     def go_offline(self, why: BaseException, root: Root | None = None) -> None:

@@ -25,8 +25,10 @@ from tidelog.cleanup import RetentionPlan
 from tidelog.cleanup.cleaner import CleanReport
 from tidelog.config import LogConfig
 from tidelog.errors import (
+    FlushError,
     InvalidInputError,
     LogClosedError,
+    LogOfflineError,
     TidelogError,
     TopicExistsError,
     UnknownTopicOrPartitionError,
@@ -334,9 +336,10 @@ class Store:
             with partition.gate:
                 cut = partition.log.truncate_to(offset)
                 end = partition.log.segments.last.base_offset
+                failure = self._maintenance.lower_checkpoints(partition) if cut else None
             self._cleaning.truncated(partition, end)
-        if cut:
-            self._maintenance.checkpoint()
+        if failure is not None and partition.root is not None:
+            self._maintenance.take_offline(partition.root, failure)
         return cut
 
     @property
@@ -369,10 +372,21 @@ class Store:
     # Maintenance
 
     def flush(self) -> None:
-        """Return when everything is on the disk."""
+        """Return when everything is on the disk; FlushError names the partitions of which that is not so.
+
+        Those are the ones whose disk has failed since they were opened; all others are flushed first.
+        """
+        self._check_open()
+        failed: dict[TopicPartition, str] = {}
         for partition in self._partitions():
-            if partition.is_online:
-                partition.flush()
+            if partition.was_online:
+                try:
+                    partition.flush()
+                except (OSError, LogOfflineError) as error:
+                    if partition in self._partitions():  # not deleted since
+                        failed[partition.topic_partition] = str(error)
+        if failed:
+            raise FlushError(failed)
 
     def checkpoint(self) -> None:
         """Write the checkpoints now."""
