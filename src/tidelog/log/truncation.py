@@ -15,11 +15,10 @@ from tidelog.errors import InvalidInputError
 from tidelog.log.flushing import sync_changes
 from tidelog.log.offsets import LogOffsetMetadata, LogOffsets
 from tidelog.log.producers.loading import rebuild_producers
-from tidelog.log.segments.deletion import delete_files
+from tidelog.log.segments.deletion import delete_files, mark_deleted
 from tidelog.log.segments.segments import LogSegments
 from tidelog.log.state import LogState
 from tidelog.segment import ActiveSegment, SealedSegment
-from tidelog.storage.names import Transient
 
 __all__ = ["truncate_fully_and_start_at", "truncate_to"]
 
@@ -73,15 +72,14 @@ def truncate_fully_and_start_at(
         raise InvalidInputError(f"a log that goes on at {new_offset} cannot start at {start}")
     old = list(state.view.segments)
     with state.sync_lock, state.changing_files("truncating"):
-        for segment in old:
-            if segment.base_offset == new_offset:
-                segment.rename_to(Transient.DELETED)  # its names are wanted
+        delete = mark_deleted(state, old)
+        state.directory.sync()  # else a power cut could leave the new segment inside of an old one
         active = state.create_segment(new_offset)
         state.active = active
         end = LogOffsetMetadata(new_offset, new_offset, 0)
         state.publish(LogSegments([active]), LogOffsets(start, None, end, end))
         state.note_cut(new_offset)
-        delete_files(state, old)
+        state.later("delete-file", delete)
         state.epochs.clear()
         state.snapshots.delete(state.producers.truncate_fully_and_start_at(new_offset))
         _reload_producers(state, new_offset)

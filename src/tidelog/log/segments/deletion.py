@@ -24,11 +24,27 @@ from tidelog.segment import ActiveSegment, SealedSegment, Segment
 from tidelog.storage import Directory
 from tidelog.storage.names import Transient
 
-__all__ = ["delete_files", "delete_segments", "exchange_files", "raise_log_start", "replace_segments"]
+__all__ = [
+    "delete_files",
+    "delete_segments",
+    "exchange_files",
+    "mark_deleted",
+    "raise_log_start",
+    "replace_segments",
+]
 
 
 def delete_files(state: LogState, segments: Sequence[Segment], *, keep_snapshots: Iterable[int] = ()) -> None:
     """Remove the files of segments that are in nobody's view, and their snapshots unless they are kept."""
+    delete = mark_deleted(state, segments, keep_snapshots=keep_snapshots)
+    if segments:
+        state.later("delete-file", delete)
+
+
+def mark_deleted(
+    state: LogState, segments: Sequence[Segment], *, keep_snapshots: Iterable[int] = ()
+) -> Callable[[], None]:
+    """Give the files of segments the suffix `.deleted`; what is to be called `later` to remove them."""
     kept = set(keep_snapshots)
     going = [
         segment.base_offset
@@ -45,8 +61,7 @@ def delete_files(state: LogState, segments: Sequence[Segment], *, keep_snapshots
         for name in names:
             state.directory.unlink(name)
 
-    if segments:
-        state.later("delete-file", delete)
+    return delete
 
 
 def delete_segments(state: LogState, segments: Iterable[Segment]) -> int:
