@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import pty
 import re
@@ -12,8 +13,9 @@ import sys
 import termios
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-__all__ = ["COMMAND", "Answer", "number_in", "on_terminal", "run"]
+__all__ = ["COMMAND", "Answer", "dumped", "number_in", "on_terminal", "run"]
 
 COMMAND = Path(sys.executable).with_name("tidelog")
 """Where the package's installation put it."""
@@ -84,3 +86,11 @@ def read_all(master: int) -> bytes:
     finally:
         os.close(master)
     return b"".join(parts)
+
+
+def dumped(answer: Answer, *files: Path) -> list[dict[str, Any]]:
+    """The lines of `dump --json`, without the file that each names: `files`, in their order."""
+    rows = [json.loads(line) for line in answer.lines]
+    named = [row.pop("file") for row in rows]
+    assert list(dict.fromkeys(named)) == [str(file) for file in files]
+    return rows

@@ -146,6 +146,8 @@ FILTERS = [
     RecordFilter(key_match="^$"),
     RecordFilter(value_contains="a"),
     RecordFilter(value_match="^$"),
+    RecordFilter(header="h"),
+    RecordFilter(tombstones=True),
 ]
 
 
@@ -462,3 +464,37 @@ def test_following_shows_a_bulk_write_when_it_is_whole(tmp_path: Path) -> None:
         assert seen() == [1, 2]
         log.append_as_leader(encode_records([Record(b"x", timestamp=1)]))
         assert seen() == [3]
+
+
+def test_headers_and_tombstones_are_found(tmp_path: Path) -> None:
+    records = [
+        Record(b"a", headers=[Header("trace", b"1"), Header("kind", b"x")]),
+        Record(None, key=b"k", headers=[Header("trace", b"2")]),
+        Record(b"c"),
+        Record(b"trace=1", key=b"trace"),
+        Record(b"e", headers=[Header("kind", b"1"), Header("kind", None)]),
+    ]
+    directory = written(tmp_path, records)
+
+    def offsets(*options: str) -> list[int]:
+        answer = run("search", directory, "--json", *options)
+        assert answer.code == 0
+        return [json.loads(line)["offset"] for line in answer.lines]
+
+    assert offsets("--header", "trace") == [0, 1]
+    assert offsets("--header", "trace=1") == [0]
+    assert offsets("--header", "kind=1") == [4]
+    assert offsets("--header", "missing") == []
+    assert offsets("--tombstones") == [1]
+    assert offsets("--tombstones", "--header", "trace=2") == [1]
+    assert offsets("--tombstones", "--header", "kind") == []
+
+
+def test_a_file_is_told_what_to_do_with_it(tmp_path: Path) -> None:
+    directory = written(tmp_path, RECORDS)
+    answer = run("cat", next(directory.glob("*.log")))
+    assert answer.code == 2
+    assert f"tidelog dump {directory}" in answer.err
+    answer = run("dump", tmp_path)
+    assert answer.code == 2
+    assert "tidelog ls" in answer.err

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cli.command import number_in, on_terminal, run
+from tests.cli.command import dumped, number_in, on_terminal, run
 from tests.cli.reference import record_line
 from tests.golden import GOLDEN, GoldenPartition, golden_partition, golden_partitions
 from tidelog.records import Header, Record, encode_records
@@ -48,7 +48,7 @@ def test_json_records_are_those_of_kafkas_reader(partition: GoldenPartition) -> 
     answer = run("dump", "--deep", "--json", *partition.logs())
     assert answer.code == 0, answer.err
     assert answer.err == ""
-    got = [json.loads(line) for line in answer.lines]
+    got = dumped(answer, *partition.logs())
     expected = partition.records()
     assert got == expected
     assert [list(record) for record in got] == [list(record) for record in expected]
@@ -74,7 +74,7 @@ def test_record_lines_are_kafkas(partition: GoldenPartition, option: str) -> Non
 def test_batches_as_json_add_up_to_the_records(partition: GoldenPartition) -> None:
     answer = run("dump", "--json", *partition.logs())
     assert answer.code == 0, answer.err
-    batches = [json.loads(line) for line in answer.lines]
+    batches = dumped(answer, *partition.logs())
     assert all(list(batch) == BATCH_KEYS for batch in batches)
     assert all(batch["valid"] for batch in batches)
     assert sum(batch["size"] for batch in batches) == sum(log.stat().st_size for log in partition.logs())
@@ -210,7 +210,7 @@ def test_batches_are_a_table_on_a_terminal() -> None:
     assert answer.code == 0
     assert answer.out != text  # the heading is bold
     assert " ".join(heading.split()) == (
-        "position first last records bytes newest record codec marks epoch producer sequence"
+        "POSITION FIRST LAST RECORDS BYTES NEWEST RECORD CODEC MARKS EPOCH PRODUCER SEQUENCE"
     )
     assert " ".join(first.split()) == "0 0 2 3 193 2026-11-15 08:44:20.822 zstd transactional 0 13/0 0"
 
@@ -218,7 +218,7 @@ def test_batches_are_a_table_on_a_terminal() -> None:
 def test_a_table_gives_way_on_a_narrow_terminal() -> None:
     answer = on_terminal("dump", golden_partition("golden-txn-0").logs()[0], columns=80)
     lines = _without_colour(answer.out).split("\n")
-    assert "a wider terminal would also show: marks, epoch, producer, sequence" in lines[2]
+    assert "a wider terminal would also show: MARKS, EPOCH, PRODUCER, SEQUENCE" in lines[2]
     assert max(map(len, lines[2:])) <= 80
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cli.command import Answer, number_in, on_terminal, run
+from tests.cli.command import Answer, dumped, number_in, on_terminal, run
 from tests.golden import GOLDEN, golden_partition
 from tidelog.storage import LOCAL
 from tidelog.storage.checkpoints import read_epoch_checkpoint, read_offset_checkpoint
@@ -93,14 +93,14 @@ def test_decoded_json_lines_hold_objects() -> None:
 
 def test_checkpoints_as_json() -> None:
     path = CLEAN / "replication-offset-checkpoint"
-    rows = [json.loads(line) for line in run("dump", "--json", path).lines]
+    rows = dumped(run("dump", "--json", path), path)
     expected = read_offset_checkpoint(LOCAL, path)
     assert rows == [
         {"topic": name.topic, "partition": name.partition, "offset": offset}
         for name, offset in expected.items()
     ]
     epochs = CLEAN / "golden-none-0/leader-epoch-checkpoint"
-    rows = [json.loads(line) for line in run("dump", "--json", epochs).lines]
+    rows = dumped(run("dump", "--json", epochs), epochs)
     assert rows == [
         {"epoch": entry.epoch, "start_offset": entry.start_offset}
         for entry in read_epoch_checkpoint(LOCAL, epochs)
@@ -127,7 +127,7 @@ def test_lines_of_text_files(name: str, line: str) -> None:
 def test_entries_are_a_table_on_a_terminal() -> None:
     answer = on_terminal("dump", TXN / "00000000000000000000.txnindex")
     text = re.sub(r"\x1b\[[0-9;]*m", "", answer.out).split("\n")
-    assert " ".join(text[1].split()) == "version producer id first offset last offset last stable offset"
+    assert " ".join(text[1].split()) == "VERSION PRODUCER ID FIRST OFFSET LAST OFFSET LAST STABLE OFFSET"
     assert text[2].split() == ["0", "12", "3", "60", "22"]
 
 

@@ -151,7 +151,7 @@ def test_damage_on_a_terminal_comes_after_the_table(log: Path) -> None:
     ("path", "words"),
     [
         (MISSING, f"{MISSING}: No such file or directory: check the name"),
-        (GOLDEN, f"{GOLDEN}: Is a directory: name the files in it, such as {GOLDEN}/*.log"),
+        (GOLDEN, f"{GOLDEN} is a directory without log files"),
         ("/dev/null", "is not a regular file"),
     ],
     ids=str,

@@ -283,8 +283,12 @@ def _partitions_at(url: str, marked: bool) -> Iterator[Partition]:
     url = url.rstrip("/") or "/"
     is_local = "://" not in url
     if is_local and not Path(url).is_dir():
-        what = "is not a directory" if Path(url).exists() else "does not exist"
-        raise InvalidInputError(f"{url} {what}")
+        if not Path(url).exists():
+            raise InvalidInputError(f"{url} does not exist")
+        raise InvalidInputError(
+            f"{url} is not a directory: name its partition directory, {Path(url).parent}, "
+            f"or look into the file itself with `tidelog dump {url}`"
+        )
     name = _partition_name(Path(url).resolve().name if is_local else url.rpartition("/")[2], marked)
     try:
         names = open_volume(url).names()

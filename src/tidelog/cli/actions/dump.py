@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +12,7 @@ from tidelog.cli.decoding import Decoder
 from tidelog.cli.errors import UndecodableError, UsageError
 from tidelog.cli.render.decoded_lines import DecodedLines
 from tidelog.cli.render.lines import LineStyle, LogLines
-from tidelog.cli.render.output import Cell, Column, Output, Progress
+from tidelog.cli.render.output import Cell, Column, JsonOutput, Output, Progress
 from tidelog.cli.render.units import time_text
 from tidelog.errors import TidelogError, TornBatchError
 from tidelog.records import BatchTable, walk_batches
@@ -84,7 +82,10 @@ def _expand(path: Path) -> list[Path]:
         return [path]
     logs = sorted(log for log in path.glob(f"*{FileKind.LOG.value}") if parse_segment_file(log.name))
     if not logs:
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        raise UsageError(
+            f"{path} is a directory without log files: dump a partition directory or a file in it "
+            f"(`tidelog ls {path}` shows what is there)"
+        )
     return logs
 
 
@@ -98,6 +99,8 @@ def _check(path: Path) -> int:
 
 def _dump(path: Path, style: DumpStyle, out: Output, progress: Progress) -> None:
     out.say(f"Dumping {path}")
+    if out.json:
+        out = JsonOutput({"file": str(path)})
     segment = parse_segment_file(path.name)
     if segment is not None and segment.kind is FileKind.LOG:
         _dump_log(path, style, out, progress)

@@ -26,8 +26,6 @@ from tidelog.scanning.timestamps import offset_for_timestamp
 
 __all__ = ["Bounds", "Selection", "last_records", "read_tasks", "select"]
 
-_NEEDED = ("key", "value")
-
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
@@ -136,12 +134,14 @@ def read_tasks(
     advance: Callable[[int], None] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The records of tasks that pass the filter; `advance` is told the bytes of each task that is done."""
-    projection = Projection.of(columns)
+    shown = list(columns)
+    asked = () if wanted.is_empty else (name for name in wanted.columns if name not in shown)
+    projection = Projection.of([*shown, *asked])
     for task in tasks:
         for batch in run_task(task, projection):
             kept = wanted.apply(batch)
             if kept.num_rows:
-                yield kept
+                yield kept.select(shown)
         if advance is not None:
             advance(task.size)
 

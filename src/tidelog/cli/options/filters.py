@@ -1,9 +1,10 @@
-"""Which records are wanted: conditions on keys and values, checked over whole columns."""
+"""Which records are wanted: conditions on keys, values and headers, checked over whole columns."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -15,12 +16,18 @@ __all__ = ["RecordFilter"]
 
 @dataclass(frozen=True, slots=True)
 class RecordFilter:
-    """Conditions that all have to hold; None is no condition. A null key or value meets none."""
+    """Conditions that all have to hold; None is no condition. A null key or value meets none.
+
+    `header` is the key of a header, or KEY=VALUE; one such header is enough.
+    """
 
     key: str | None = None
     key_match: str | None = None
     value_contains: str | None = None
     value_match: str | None = None
+    header: str | None = None
+    tombstones: bool = False
+    """Only records without a value."""
 
     def __post_init__(self) -> None:
         """Regular expressions are tried out, so that a slip is told before anything is read."""
@@ -36,6 +43,11 @@ class RecordFilter:
         """Whether everything is wanted."""
         return self == RecordFilter()
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that the conditions are about."""
+        return ("key", "value", "headers") if self.header is not None else ("key", "value")
+
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows that are wanted; the batch has columns key and value as far as they are asked about."""
         if self.is_empty:
@@ -49,7 +61,24 @@ class RecordFilter:
             masks.append(pc.match_substring(batch.column("value"), self.value_contains))
         if self.value_match is not None:
             masks.append(pc.match_substring_regex(batch.column("value"), self.value_match))
+        if self.tombstones:
+            masks.append(pc.is_null(batch.column("value")))
+        if self.header is not None:
+            masks.append(_has_header(batch.column("headers"), self.header))
         mask = masks[0]
         for more in masks[1:]:
             mask = pc.and_(mask, more)
         return batch.filter(mask)
+
+
+def _has_header(headers: pa.Array, wanted: str) -> pa.Array:
+    """Which rows have a header of this key, or of this KEY=VALUE."""
+    key, equals, value = wanted.partition("=")
+    pairs = pc.list_flatten(headers)
+    matches = pc.equal(pairs.field("key"), text_scalar(key, pa.string()))
+    if equals:
+        matches = pc.and_(matches, pc.equal(pairs.field("value"), text_scalar(value, pa.binary())))
+    rows = pc.list_parent_indices(headers).filter(matches)
+    mask = np.zeros(len(headers), dtype=bool)
+    mask[rows.to_numpy(zero_copy_only=False)] = True
+    return pa.array(mask)

@@ -72,6 +72,11 @@ ValueMatch = Annotated[
     str | None,
     Option("--match", metavar="REGEX", help="Only where the value matches.", show_default=False),
 ]
+Header = Annotated[
+    str | None,
+    Option("--header", metavar="KEY[=VALUE]", help="Only with such a header.", show_default=False),
+]
+Tombstones = Annotated[bool, Option("--tombstones", help="Only records without a value.")]
 Format = Annotated[str, Option("--format", metavar="FORM", help="plain, json or hex.")]
 Show = Annotated[
     str | None,
@@ -105,6 +110,8 @@ class Wanted:
     key_match: KeyMatch = None
     contains: ValueContains = None
     match: ValueMatch = None
+    header: Header = None
+    tombstones: Tombstones = False
     committed: Committed = False
 
     def select(self, bounds: Bounds | None = None) -> Selection:
@@ -118,7 +125,9 @@ class Wanted:
             partitions=self.partition,
             bounds=bounds,
             committed_only=self.committed,
-            wanted=RecordFilter(self.key, self.key_match, self.contains, self.match),
+            wanted=RecordFilter(
+                self.key, self.key_match, self.contains, self.match, self.header, self.tombstones
+            ),
         )
 
 

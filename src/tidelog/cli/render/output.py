@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -177,9 +177,19 @@ class _Streams:
 
 
 class JsonOutput(_Streams):
-    """JSON lines."""
+    """JSON lines. `first` has fields that every line begins with."""
 
     json = True
+
+    def __init__(self, first: Mapping[str, Cell] | None = None) -> None:
+        fields = json.dumps(first or {}, ensure_ascii=False, separators=(",", ":"))
+        self._opening = _utf8(fields[:-1] + ",") if first else b""
+
+    def write(self, lines: Buffer) -> None:
+        """Whole lines, each an object; a line feed inside of one is escaped."""
+        if self._opening:
+            lines = self._opening + bytes(lines)[1:].replace(b"\n{", b"\n" + self._opening)
+        super().write(lines)
 
     def say(self, text: str) -> None:
         """Nothing: machines do not read sentences."""
