@@ -297,7 +297,7 @@ class Liver:
         finally:
             going = NEVER if returned else began  # what failed may be there, and need not
             self.history(partition).add(
-                Entry(first + index, record.value, record.key, began, going=going)
+                Entry(first + index, record.value, record.key, began, going=going, batch=first)
                 for index, record in enumerate(records)
             )
         if returned and sync:
@@ -330,7 +330,9 @@ class Liver:
         finally:
             going, number = NEVER if returned else began, producer.number
             self.history(partition).add(
-                Entry(first + index, record.value, record.key, began, going=going, producer=number)
+                Entry(
+                    first + index, record.value, record.key, began, going=going, producer=number, batch=first
+                )
                 for index, record in enumerate(records)
             )
 
@@ -460,9 +462,7 @@ class Liver:
             store.truncate_partition(topic, number, offset)
             returned = True
         finally:
-            # A batch that holds the offset goes whole.
-            at = min(offset, partition.log_end_offset) if partition.is_online else start
-            history.leave(at, NEVER, going, self.step if returned else NEVER)
+            history.cut_off(offset, going, self.step if returned else NEVER)
         self.new_producer(partition)  # one whose batches were cut off begins anew
 
     def move(self, store: Store) -> None:

@@ -41,6 +41,8 @@ class Entry:
     """The producer of the transaction that it is in, or ends."""
     commits: bool | None = None
     """What a marker says; None for a record."""
+    batch: int = -1
+    """The first offset of its batch: a truncation takes batches whole."""
 
     def may_be_there(self, step: int) -> bool:
         """Whether a cut at `step` may leave it."""
@@ -97,6 +99,11 @@ class History:
         for entry in self._all():
             if entry.offset < end and entry.going == NEVER:
                 entry.acked = min(entry.acked, step)
+
+    def cut_off(self, offset: int, going: int, gone: int) -> None:
+        """The log was truncated by a call between these steps; the batch that holds the offset goes whole."""
+        held = [entry.batch for entry in self._all() if entry.offset >= offset and entry.going == NEVER]
+        self.leave(min([offset, *(batch for batch in held if batch >= 0)]), NEVER, going, gone)
 
     def leave(self, start: int, end: int, going: int, gone: int = NEVER) -> None:
         """What lies in [start, end) was removed by a call between these steps."""
