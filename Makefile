@@ -5,7 +5,7 @@ KERNELS := $(wildcard src/tidelog/kernels/*.py)
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo test test-slow check format bench asan clean
+.PHONY: help setup setup-dev demo test test-slow soak mutants check format bench asan clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -43,6 +43,12 @@ test: setup-dev  ## run the tests (a few minutes)
 
 test-slow: setup-dev  ## run the long tests: fuzzing, sanitizers, kills, brokers
 	$(BIN)/python -m pytest -m slow -n auto --dist loadfile $(ARGS)
+
+soak: setup-dev  ## run the tests of many minutes: a storm of threads, the disks of whole clusters
+	$(BIN)/python -m pytest -m soak -v --durations=0 --durations-min=1 $(ARGS)
+
+mutants: setup-dev  ## break what makes writes durable, one line at a time, and see that the tests notice
+	$(BIN)/python -m tests.durability.mutating $(ARGS)
 
 check: setup-dev  ## lint, types and import contracts
 	$(BIN)/ruff check .
