@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tidelog
 from tests.durability.life import CONFIG, ROOTS
+from tests.log.logs import abort, send
 from tidelog.manager import Partition, Store
 from tidelog.records import Record
 from tidelog.testing.crash import CrashFileSystem
@@ -71,3 +72,23 @@ def test_a_copy_without_its_first_segment_is_begun_anew() -> None:
             assert [record.offset for record in resumed.partition("t").records()] == list(range(100))
         return
     raise AssertionError("there was no copy of three segments")
+
+
+def test_a_truncation_that_was_cut_short_keeps_what_is_known_of_aborted_transactions() -> None:
+    fs = CrashFileSystem()
+    store = opened(fs)
+    partition = store.create_topic("t", 1)[0]
+    log = partition.log
+    send(log, 1, 0, Record(b"aborted"))
+    partition.append([Record(b"kept")])
+    abort(log, 1)
+    log.roll()
+    partition.append([Record(b"later")], sync=True)
+    store.checkpoint()
+    before = fs.steps
+    store.truncate_partition("t", 0, 1)
+    for step in range(before, fs.steps):
+        for seed in range(4):
+            after = opened(fs.crash(step, seed=seed)).partition("t").log
+            if after.log_end_offset > 2:
+                assert after.aborted_transactions(0, 2), f"step {step}, seed {seed}"

@@ -47,6 +47,8 @@ def truncate_to(state: LogState, target: int) -> bool:
         state.publish(left, offsets.with_log_end(end))
         state.note_cut(target)
         delete_files(state, gone)
+        if gone:  # recovery looks at the last segment, wherever its point is: it must be this one
+            state.directory.sync()
         active.truncate_to(target)
         state.epochs.truncate_from_end(target)
         _reload_producers(state, target)
