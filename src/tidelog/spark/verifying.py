@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tidelog.errors import DataLossError, InvalidInputError
-from tidelog.manager.upkeep.recovery import is_partition
 from tidelog.manager.verification.findings import Finding, Kind
 from tidelog.manager.verification.partition import (
     PartitionFacts,
@@ -33,6 +32,7 @@ from tidelog.manager.verification.root import partition_directories, verify_root
 from tidelog.manager.verification.segment import SegmentPlace, verify_segment
 from tidelog.spark.jobs import Bin, pack, report_frame, run_job, share_bytes
 from tidelog.storage import LOCAL
+from tidelog.storage.directory import is_partition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -19,16 +19,18 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from tidelog.errors import InvalidInputError
 from tidelog.storage.atomic import atomic_write
 from tidelog.storage.files import File, FileSystem, parent
 from tidelog.storage.local import LINK_REFUSED, LOCAL
+from tidelog.storage.names import META_PROPERTIES_FILE, parse_partition_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from _typeshed import ReadableBuffer, StrPath
 
-__all__ = ["Directory"]
+__all__ = ["Directory", "is_partition"]
 
 
 class Directory:
@@ -147,3 +149,12 @@ class Directory:
                 self.fs.sync_directory(parent(target))
                 if parent(source) != parent(target):
                     self.fs.sync_directory(parent(source))
+
+
+def is_partition(fs: FileSystem, path: str) -> bool:
+    """Whether a directory is a partition's rather than a root: by its name, and by what is in it."""
+    try:
+        parse_partition_directory(path.rstrip("/").rpartition("/")[2])
+    except InvalidInputError:
+        return False
+    return not fs.exists(f"{path}/{META_PROPERTIES_FILE}")

@@ -22,9 +22,9 @@ from tidelog.log import Log
 from tidelog.manager import Store
 from tidelog.manager.publishing.checks import check_topic
 from tidelog.manager.publishing.existing import TopicFacts, existing_topics
-from tidelog.manager.upkeep.recovery import is_partition
 from tidelog.spark.partitioner import Partitioner, TopicPlan
 from tidelog.storage import LOCAL
+from tidelog.storage.directory import is_partition
 from tidelog.storage.names import META_PROPERTIES_FILE, parse_partition_directory
 from tidelog.types import Codec, TopicPartition
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from tidelog.cleanup.choice import LogToClean
-from tidelog.cli.actions.checks import existing_directory, parse_settings, root_for_spark
+from tidelog.cli.actions.directories import existing_directory, parse_settings
 from tidelog.cli.actions.find import one_partition
-from tidelog.cli.actions.spark_upkeep import compact_on_spark
+from tidelog.cli.actions.spark_upkeep import compact_on_spark, root_for_spark
 from tidelog.cli.errors import FOUND_WRONG, UsageError
 from tidelog.cli.interrupts import interruptible
 from tidelog.cli.render.output import Cell, Column, Output
@@ -28,9 +28,9 @@ from tidelog.manager.upkeep.compacting import (
     compaction_config,
 )
 from tidelog.manager.upkeep.compaction_plans import plan_at_rest
-from tidelog.manager.upkeep.recovery import is_partition
 from tidelog.manager.verification.root import partition_directories
 from tidelog.storage import LOCAL
+from tidelog.storage.directory import is_partition
 from tidelog.storage.files import parent
 from tidelog.storage.names import DirectoryState, parse_partition_directory
 from tidelog.types import TopicPartition

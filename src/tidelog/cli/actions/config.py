@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tidelog.cli.actions.checks import existing_directory
+from tidelog.cli.actions.directories import existing_directory
 from tidelog.cli.actions.loading import opened_root
 from tidelog.cli.errors import UsageError
 from tidelog.cli.render.output import Cell, Column, Output

@@ -7,8 +7,8 @@ from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from tidelog import manager
 from tidelog.cli.render.output import Output, Progress
-from tidelog.manager import Store, open_store
 from tidelog.manager.store.events import Event, LoadProgress, LoadStarted
 
 if TYPE_CHECKING:
@@ -53,9 +53,9 @@ class LoadBar:
 
 
 @contextmanager
-def opened_root(root: StrPath, output: Output, *, create: bool = False) -> Iterator[Store]:
+def opened_root(root: StrPath, output: Output, *, create: bool = False) -> Iterator[manager.Store]:
     """A root under its lock, recovered if need be; nothing happens in it by itself."""
     with LoadBar(output) as tell:
-        store = open_store(root, create=create, background=False, on_event=tell)
+        store = manager.open_store(root, create=create, background=False, on_event=tell)
     with store:
         yield store

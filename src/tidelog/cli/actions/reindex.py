@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from tidelog.cli.actions.checks import existing_directory, log_bytes, parse_settings
+from tidelog.cli.actions.directories import existing_directory, log_bytes, parse_settings
 from tidelog.cli.errors import FOUND_WRONG
 from tidelog.cli.render.output import Cell, Column, Output
 from tidelog.cli.render.spark_progress import Reporter

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidelog.cleanup.retention import Deletion, RetentionReason
+from tidelog.cli.actions.directories import check_root, existing_directory
+from tidelog.cli.errors import UsageError
 from tidelog.cli.render.output import Output
 from tidelog.cli.render.spark_progress import Reporter
 from tidelog.manager.upkeep.trimming import Trim
+from tidelog.storage import LOCAL
+from tidelog.storage.directory import is_partition
 from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["compact_on_spark", "retain_on_spark", "trim_on_spark"]
+__all__ = ["compact_on_spark", "retain_on_spark", "root_for_spark", "trim_on_spark"]
 
 
 def compact_on_spark(
@@ -67,3 +72,12 @@ def _rows(report: DataFrame) -> list[tuple[TopicPartition, dict[str, Any]]]:
     """A job's report, by partition."""
     rows: list[dict[str, Any]] = report.toArrow().to_pylist()
     return [(TopicPartition(row["topic"], row["partition"]), row) for row in rows]
+
+
+def root_for_spark(path: Path) -> str:
+    """The root that goes to Spark; UsageError where it is none."""
+    directory = existing_directory(path)
+    if is_partition(LOCAL, directory):
+        raise UsageError(f"{directory} is one partition: --spark is for roots")
+    check_root(directory)
+    return directory

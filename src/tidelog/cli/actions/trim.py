@@ -7,17 +7,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidelog.cli.actions.checks import check_root, existing_directory
+from tidelog.cli.actions.directories import check_root, existing_directory
 from tidelog.cli.actions.loading import opened_root
 from tidelog.cli.actions.spark_upkeep import trim_on_spark
 from tidelog.cli.errors import UsageError
 from tidelog.cli.render.output import Cell, Column, Output
 from tidelog.cli.render.units import parse_time
 from tidelog.manager import Partition, Store
-from tidelog.manager.upkeep.recovery import is_partition
 from tidelog.manager.upkeep.trimming import Trim, plan_trim, trim
 from tidelog.scanning.partitions import find_partitions
 from tidelog.storage import LOCAL
+from tidelog.storage.directory import is_partition
 from tidelog.storage.names import CLUSTER_METADATA_TOPIC, parse_partition_directory
 
 __all__ = ["Selection", "trim_path"]

@@ -76,7 +76,7 @@ def ingest(
     debug: Debug = False,
 ) -> None:
     """Write files into topics, exactly once: a run goes on where the last one ended or was killed."""
-    from tidelog.cli.actions.checks import parse_settings
+    from tidelog.cli.actions.directories import parse_settings
     from tidelog.cli.render.output import make_output
     from tidelog.spark import Columns, FileSource, quiet_session
     from tidelog.spark import ingest as run_ingest

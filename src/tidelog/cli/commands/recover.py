@@ -38,7 +38,7 @@ def recover(
 
     Nothing below the recovery point is cut. No broker may be running on the root.
     """
-    from tidelog.cli.actions.checks import recover_path
+    from tidelog.cli.actions.recover import recover_path
     from tidelog.cli.render.output import make_output
 
     output = make_output(json=json)

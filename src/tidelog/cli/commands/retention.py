@@ -32,7 +32,7 @@ def retention(
     debug: Debug = False,
 ) -> None:
     """Delete segments that are too old, too many or below the log start, as Kafka does."""
-    from tidelog.cli.actions.checks import retain_path
+    from tidelog.cli.actions.retention import retain_path
     from tidelog.cli.render.output import make_output
 
     output = make_output(json=json)

@@ -28,7 +28,7 @@ def verify(
     The exit code is 0 if all is sound, 1 if there is damage. Notes are no damage: what a crash left and the
     next opening will see to, directories that are none of Kafka's.
     """
-    from tidelog.cli.actions.checks import verify_path
+    from tidelog.cli.actions.verify import verify_path
     from tidelog.cli.render.output import make_output
 
     raise Exit(verify_path(path, make_output(json=json), deep=deep, quiet=quiet, master=spark))

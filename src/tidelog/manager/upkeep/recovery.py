@@ -38,7 +38,7 @@ from tidelog.storage.names import (
 )
 from tidelog.types import TopicPartition
 
-__all__ = ["Recovered", "is_partition", "recover_partition", "recover_root"]
+__all__ = ["Recovered", "recover_partition", "recover_root"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +62,6 @@ class Recovered:
     def bytes_cut(self) -> int:
         """How much of its logs was cut off."""
         return 0 if self.error is not None else self.bytes_before - self.size_bytes
-
-
-def is_partition(fs: FileSystem, path: str) -> bool:
-    """Whether a directory is a partition's rather than a root: by its name, and by what is in it."""
-    try:
-        parse_partition_directory(path.rstrip("/").rpartition("/")[2])
-    except InvalidInputError:
-        return False
-    return not fs.exists(f"{path}/{META_PROPERTIES_FILE}")
 
 
 def recover_partition(

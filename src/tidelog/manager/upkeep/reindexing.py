@@ -32,7 +32,6 @@ from tidelog.log.producers.producers import ProducerStateManager
 from tidelog.manager.metadata.files import read_cluster_metadata
 from tidelog.manager.store.root import Checkpoint
 from tidelog.manager.store.topics import known_config
-from tidelog.manager.upkeep.recovery import is_partition
 from tidelog.manager.verification.findings import Kind
 from tidelog.manager.verification.partition import SegmentPlace, list_partition
 from tidelog.manager.verification.root import partition_directories
@@ -40,6 +39,7 @@ from tidelog.manager.verification.segment import verify_segment
 from tidelog.records.batches import BatchTable, walk_batches
 from tidelog.segment.recovery import Rebuilding
 from tidelog.storage import FileSystem, atomic_write, map_file, read_file, read_offset_checkpoint
+from tidelog.storage.directory import is_partition
 from tidelog.storage.files import parent
 from tidelog.storage.lock import RootLock
 from tidelog.storage.names import (

@@ -1,0 +1,42 @@
+"""Roots and partition directories as they are given to commands, and `--config KEY=VALUE`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tidelog.cli.errors import UsageError
+from tidelog.storage import LOCAL
+from tidelog.storage.names import META_PROPERTIES_FILE, FileKind
+
+__all__ = ["check_root", "existing_directory", "log_bytes", "parse_settings"]
+
+
+def parse_settings(settings: Sequence[str]) -> dict[str, str]:
+    """What `--config` was given: KEY=VALUE, any number of times."""
+    pairs = [setting.partition("=") for setting in settings]
+    if any(not equals for _, equals, _ in pairs):
+        raise UsageError(f"--config takes KEY=VALUE, not {' '.join(settings)!r}")
+    return {key: value for key, _, value in pairs}
+
+
+def existing_directory(path: Path) -> str:
+    """A directory's path as text; UsageError where it is none."""
+    found = str(path.absolute())
+    if not path.is_dir():
+        raise UsageError(
+            f"{found} is not a directory: name a root (log.dirs) or a partition's directory in it"
+        )
+    return found
+
+
+def check_root(directory: str) -> None:
+    """UsageError where a directory is no root: to open one makes it one."""
+    if not LOCAL.exists(f"{directory}/{META_PROPERTIES_FILE}"):
+        raise UsageError(f"{directory} is no root of a broker or store (it has no {META_PROPERTIES_FILE})")
+
+
+def log_bytes(directory: str) -> int:
+    """How many bytes the log files in a root or partition have."""
+    found = (path for path in Path(directory).rglob(f"*{FileKind.LOG.value}"))
+    return sum(path.stat().st_size for path in found if path.is_file())

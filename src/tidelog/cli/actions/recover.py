@@ -1,0 +1,80 @@
+"""What `recover` does with a root or a partition, told through the output."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from tidelog.cli.actions.directories import existing_directory
+from tidelog.cli.actions.loading import LoadBar
+from tidelog.cli.errors import FOUND_WRONG
+from tidelog.cli.render.output import Cell, Column, Output
+from tidelog.manager.upkeep.kept_aside import KeepingFileSystem
+from tidelog.manager.upkeep.recovery import Recovered, recover_partition, recover_root
+from tidelog.storage import LOCAL, FileSystem
+from tidelog.storage.directory import is_partition
+
+__all__ = ["recover_path"]
+
+_RECOVERED = (
+    Column("partition", "PARTITION"),
+    Column("recovery_point", "FROM", right=True),
+    Column("log_start_offset", "START", right=True, optional=True),
+    Column("log_end_offset", "END", right=True),
+    Column("segments", "SEGMENTS", right=True),
+    Column("segments_removed", "REMOVED", right=True),
+    Column("bytes_cut", "BYTES CUT", right=True),
+    Column("error", "ERROR", folds=True),
+)
+_CAUSE = Column("cause", "WHY", folds=True)
+
+
+def recover_path(
+    path: Path, output: Output, *, recovery_point: int | None, keep: Path | None, dry_run: bool
+) -> int:
+    """Recover a root or partition, or show what that would cut; the exit code."""
+    directory = existing_directory(path)
+    fs: FileSystem = LOCAL
+    keeping = None
+    if keep is not None and not dry_run:
+        keep.mkdir(parents=True, exist_ok=True)
+        fs = keeping = KeepingFileSystem(LOCAL, str(keep.absolute()))
+    with LoadBar(output) as tell:
+        if is_partition(LOCAL, directory):
+            results = [
+                recover_partition(fs, directory, recovery_point=recovery_point, tell=tell, dry_run=dry_run)
+            ]
+        else:
+            results = recover_root(
+                fs,
+                directory,
+                recovery_point=recovery_point,
+                threads=min(os.cpu_count() or 1, 8),
+                tell=tell,
+                dry_run=dry_run,
+            )
+    if dry_run:
+        output.table((*_RECOVERED, _CAUSE), ([*_recovered_row(one), one.cause] for one in results))
+    else:
+        output.table(_RECOVERED, map(_recovered_row, results))
+    failed = sum(one.error is not None for one in results)
+    cut = sum(one.bytes_cut for one in results)
+    done, going = ("would be recovered", "would be cut") if dry_run else ("recovered", "cut")
+    output.say(f"{len(results) - failed} logs {done}, {failed} failed, {cut} bytes {going}")
+    for name, size in keeping.kept if keeping is not None else ():
+        output.say(f"kept {size} bytes in {name}")
+    return FOUND_WRONG if failed else 0
+
+
+def _recovered_row(one: Recovered) -> Sequence[Cell]:
+    return (
+        str(one.partition),
+        one.recovery_point,
+        one.log_start_offset,
+        one.log_end_offset,
+        one.segments,
+        max(one.segments_before - one.segments, 0),
+        one.bytes_cut,
+        one.error,
+    )

@@ -1,0 +1,74 @@
+"""What `retention` does with a root or a partition, told through the output."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from tidelog.cleanup.retention import Deletion
+from tidelog.cli.actions.directories import check_root, existing_directory, parse_settings
+from tidelog.cli.actions.loading import opened_root
+from tidelog.cli.actions.spark_upkeep import retain_on_spark, root_for_spark
+from tidelog.cli.errors import UsageError
+from tidelog.cli.render.output import Cell, Column, Output
+from tidelog.manager.upkeep.retention_plan import plan_root_retention
+from tidelog.manager.verification.root import partition_directories
+from tidelog.storage import LOCAL
+from tidelog.storage.directory import is_partition
+from tidelog.storage.files import parent
+from tidelog.storage.names import parse_partition_directory
+from tidelog.types import TopicPartition
+
+__all__ = ["retain_path"]
+
+_RETENTION = (
+    Column("partition", "PARTITION"),
+    Column("base_offset", "SEGMENT", right=True),
+    Column("end_offset", "UP TO", right=True, optional=True),
+    Column("size_bytes", "BYTES", right=True),
+    Column("reason", "BY"),
+    Column("detail", "WHY", folds=True),
+)
+
+
+def retain_path(
+    path: Path, output: Output, *, dry_run: bool, settings: Sequence[str], master: str | None = None
+) -> None:
+    """Show what retention deletes from a root or partition, and delete it unless `dry_run`."""
+    config = parse_settings(settings)
+    if config and not dry_run:
+        raise UsageError("--config is for --dry-run; what is deleted follows the topic's own config")
+    if master is not None:
+        going = retain_on_spark(root_for_spark(path), master, dry_run=dry_run, settings=config)
+    else:
+        going = _going(existing_directory(path), output, dry_run=dry_run, settings=config)
+    freed = [0, 0]
+
+    def rows() -> Iterator[Sequence[Cell]]:
+        for partition, one in going:
+            freed[0] += 1
+            freed[1] += one.size
+            reason = one.reason.value
+            yield str(partition), one.base_offset, one.end_offset, one.size, reason, one.detail
+
+    output.table(_RETENTION, rows())
+    output.say(f"{freed[0]} segments {'would go' if dry_run else 'are deleted'}, {freed[1]} bytes")
+
+
+def _going(
+    directory: str, output: Output, *, dry_run: bool, settings: Mapping[str, str]
+) -> Iterator[tuple[TopicPartition, Deletion]]:
+    """The segments of a root or partition that go; unless it is a dry run, they do."""
+    alone = is_partition(LOCAL, directory)
+    root = parent(directory) if alone else directory
+    if dry_run:
+        names = [directory.rpartition("/")[2]] if alone else list(partition_directories(LOCAL, root)[0])
+        for planned in plan_root_retention(LOCAL, root, names, time.time_ns() // 1_000_000, settings):
+            yield from ((planned.partition, one) for one in planned.plan.deletions)
+        return
+    only = parse_partition_directory(Path(directory).name).topic_partition if alone else None
+    check_root(root)
+    with opened_root(root, output) as store:
+        for partition, plan in store.apply_retention(only).items():
+            yield from ((partition, one) for one in plan.deletions)
