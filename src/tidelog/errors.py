@@ -21,6 +21,7 @@
     │   ├── OutOfOrderSequenceError, InvalidProducerEpochError, InvalidTxnStateError
     │   ├── TransactionCoordinatorFencedError
     │   └── ConfigError
+    ├── MissingLibraryError         a package that a codec needs is not installed (also an ImportError)
     └── LogError                    the log as a whole
         ├── LogOfflineError         a disk failed under the log; it takes no more appends
         │   └── FlushError          partitions that could not be flushed
@@ -61,6 +62,7 @@ __all__ = [
     "LogError",
     "LogLockedError",
     "LogOfflineError",
+    "MissingLibraryError",
     "OffsetOutOfRangeError",
     "OffsetsOutOfOrderError",
     "OutOfOrderSequenceError",
@@ -259,6 +261,12 @@ class ConfigError(InvalidInputError):
     """An unknown config key or a bad value for a known one."""
 
     kafka_code = 40  # INVALID_CONFIG
+
+
+class MissingLibraryError(TidelogError, ImportError):
+    """A package that a codec needs is not installed."""
+
+    kafka_code = 76  # UNSUPPORTED_COMPRESSION_TYPE
 
 
 class LogError(TidelogError):

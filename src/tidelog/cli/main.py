@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 
@@ -12,6 +13,9 @@ __all__ = ["main"]
 
 def main() -> None:
     """Run the command line; ends the process."""
+    os.environ.setdefault(
+        "OPENBLAS_NUM_THREADS", "1"
+    )  # numpy's threads take time to start, and do nothing here
     try:
         app(prog_name="tidelog")
     except KeyboardInterrupt:  # before or after a command ran

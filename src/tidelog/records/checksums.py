@@ -12,9 +12,10 @@ in one call without a Python call for each. Both libraries choose the processor'
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
+from importlib import import_module
 
-import google_crc32c
-
+from tidelog.kernels import COMPILED
 from tidelog.kernels import crc as _kernel
 from tidelog.records.libraries import function_address, open_library
 
@@ -51,8 +52,19 @@ def _lend_libraries() -> bool:
         google, "crc32c_extend", [_u32, _data, ctypes.c_size_t], (0, _PROBE, size), _PROBE_CRC32C
     )
     gzip = _address(isal, "crc32_gzip_refl", [_u32, _data, _u64], (0, _PROBE, size), _PROBE_CRC32)
-    _kernel.use_libraries(iscsi, extend, gzip, google_crc32c.value)
+    _kernel.use_libraries(iscsi, extend, gzip, _function())
     return bool(iscsi or extend)
+
+
+def _function() -> Callable[[bytes], int] | None:
+    """CRC-32C for kernels that are not compiled; None where the package is missing."""
+    if COMPILED:
+        return None
+    try:
+        value: Callable[[bytes], int] = import_module("google_crc32c").value
+    except ImportError:
+        return None
+    return value
 
 
 HARDWARE = _lend_libraries()

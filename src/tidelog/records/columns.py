@@ -7,6 +7,7 @@ column that used little is copied out, so that whoever keeps it does not keep th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -17,7 +18,15 @@ import pyarrow as pa
 from tidelog.kernels import columns as _kernel
 from tidelog.records.schema import HEADERS_TYPE, Projection
 
-__all__ = ["ChunkColumns", "constant_int", "constant_string", "from_numbers", "numbers", "text_scalar"]
+__all__ = [
+    "ChunkColumns",
+    "constant_int",
+    "constant_string",
+    "from_numbers",
+    "numbers",
+    "string_array",
+    "text_scalar",
+]
 
 _SLACK = 32  # kernels copy in steps of as much
 _KEEP_ROOM = 1 << 14  # below this, unused room is not worth a copy
@@ -132,10 +141,12 @@ class _HeaderColumn:
 
 def _as_text(keys: pa.Array) -> pa.Array:
     """Header keys as strings; bytes that are not UTF-8 become U+FFFD, as Java's decoder makes them."""
+    texts = keys.view(pa.string())  # a cast would import pyarrow.compute, which takes long
     try:
-        return keys.cast(pa.string())
+        texts.validate(full=True)
     except pa.ArrowInvalid:
-        return pa.array([key.decode("utf-8", "replace") for key in keys.to_pylist()], pa.string())
+        return string_array([key.decode("utf-8", "replace") for key in keys.to_pylist()])
+    return texts
 
 
 def _trim(buffer: pa.Buffer, used: int) -> pa.Buffer:
@@ -182,6 +193,15 @@ def text_scalar(value: str, kind: pa.DataType | None = None) -> pa.Scalar:
 def constant_string(value: str, rows: int) -> pa.Array:
     """`value`, `rows` times."""
     return _strings(value, _round_up(rows)).slice(0, rows)
+
+
+def string_array(texts: Sequence[str]) -> pa.Array:
+    """Texts as a column; `pyarrow.array` would import pandas, which takes longer than many a command."""
+    encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
+    ends = np.zeros(len(encoded) + 1, np.int32)
+    np.cumsum([len(text) for text in encoded], out=ends[1:])
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(encoded))]
+    return pa.Array.from_buffers(pa.string(), len(encoded), buffers)
 
 
 def constant_int(value: int, rows: int) -> pa.Array:

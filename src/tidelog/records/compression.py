@@ -27,15 +27,13 @@ from __future__ import annotations
 import struct
 import threading
 import zlib
-from typing import TYPE_CHECKING, cast
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
-import cramjam
-import lz4.block
-import xxhash
-import zstandard
-from isal import igzip_lib, isal_zlib
+import pyarrow as pa
 
 from tidelog.errors import CompressionError, InvalidInputError, UnknownCodecError
+from tidelog.records.libraries import CodecLibrary, gzip_compressor, gzip_decompressor
 from tidelog.types import Codec
 
 if TYPE_CHECKING:
@@ -47,6 +45,10 @@ __all__ = ["MAX_DECOMPRESSED", "compress", "decompress"]
 
 MAX_DECOMPRESSED = 1 << 30
 """The most bytes a payload may expand to, unless the caller says otherwise."""
+
+_lz4_block = CodecLibrary("lz4.block", codec="lz4", package="lz4")
+_xxhash = CodecLibrary("xxhash", codec="lz4", package="xxhash")
+_zstandard = CodecLibrary("zstandard", codec="zstd", package="zstandard")
 
 _i32_be = struct.Struct(">i").unpack_from
 _u32_le = struct.Struct("<I").unpack_from
@@ -112,7 +114,6 @@ def _copy(data: memoryview, magic: int, level: int | None) -> bytes:
 
 # ---- gzip
 
-_GzipError = cast("type[Exception]", igzip_lib.IsalError)  # isal's stubs say it is an exception, not a class
 _GZIP_MAGIC = b"\x1f\x8b\x08"
 _GZIP_WRAPPER = 31  # zlib's way to say: a gzip member, 32 KiB window
 
@@ -132,10 +133,11 @@ def _gunzip(data: memoryview, magic: int, limit: int) -> bytes:
 
 def _gunzip_member(data: memoryview, limit: int) -> tuple[bytes, bytes]:
     """One member's content and the bytes after it."""
-    member = isal_zlib.decompressobj(_GZIP_WRAPPER)
+    decompressor, errors = gzip_decompressor()
+    member = decompressor(_GZIP_WRAPPER)
     try:
         content: bytes = member.decompress(data, limit + 1)
-    except (_GzipError, EOFError) as error:
+    except errors as error:
         raise CompressionError(f"gzip payload is corrupt: {error}") from error
     if len(content) > limit:
         raise _PastLimit
@@ -166,8 +168,7 @@ def _gzip_header_is_whole(rest: bytes) -> bool:
 def _gzip(data: memoryview, magic: int, level: int | None) -> bytes:
     """igzip's level 2 unless a level is asked for: that is deflate's own scale, which only zlib has whole."""
     if level is None:
-        compressed: bytes = igzip_lib.compress(data, 2, igzip_lib.COMP_GZIP)
-        return compressed
+        return gzip_compressor()(data)
     if level != -1:
         _checked_level("gzip", level, 1, 9)
     return zlib.compress(data, level, _GZIP_WRAPPER)
@@ -224,9 +225,22 @@ def _unsnappy_block(block: memoryview, limit: int) -> memoryview:
     if size > limit:
         raise _PastLimit
     try:
-        return memoryview(cramjam.snappy.decompress_raw(block))
-    except cramjam.DecompressionError as error:
+        content = _snappy_codec().decompress(block, size) if size else _empty_snappy(block, at + 1)
+        return memoryview(content).cast("B")
+    except OSError as error:
         raise CompressionError(f"snappy payload is corrupt: {error}") from error
+
+
+def _empty_snappy(block: memoryview, after: int) -> memoryview:
+    """Nothing, from a block that says so."""
+    if len(block) != after:
+        raise CompressionError("snappy payload is corrupt: an empty block has bytes after its length")
+    return memoryview(b"")
+
+
+@cache
+def _snappy_codec() -> Any:
+    return pa.Codec("snappy")
 
 
 def _snappy(data: memoryview, magic: int, level: int | None) -> bytes:
@@ -234,7 +248,7 @@ def _snappy(data: memoryview, magic: int, level: int | None) -> bytes:
         raise InvalidInputError("snappy has no compression levels")
     pieces: list[Buffer] = [_XERIAL_HEADER]
     for start in range(0, len(data), _XERIAL_BLOCK):
-        block = cramjam.snappy.compress_raw(data[start : start + _XERIAL_BLOCK])
+        block = _snappy_codec().compress(data[start : start + _XERIAL_BLOCK], asbytes=True)
         pieces.append(_pack_u32_be(len(block)))
         pieces.append(block)
     return b"".join(pieces)
@@ -255,21 +269,20 @@ _LZ4_STORED = 0x80000000
 _LZ4_END = b"\0\0\0\0"
 
 
+@cache
 def _lz4_header(magic: int) -> bytes:
     checked = _LZ4_MAGIC + _LZ4_DESCRIPTOR if magic == 0 else _LZ4_DESCRIPTOR
     return _LZ4_MAGIC + _LZ4_DESCRIPTOR + bytes([_header_checksum(checked)])
 
 
 def _header_checksum(checked: Buffer) -> int:
-    return (xxhash.xxh32_intdigest(checked) >> 8) & 0xFF
-
-
-_LZ4_HEADERS = [_lz4_header(magic) for magic in (0, 1, 2)]
+    digest: int = _xxhash.xxh32_intdigest(checked)
+    return (digest >> 8) & 0xFF
 
 
 def _unlz4(data: memoryview, magic: int, limit: int) -> bytes:
     end = len(data)
-    if data[:7] == _LZ4_HEADERS[2]:
+    if data[:7] == _lz4_header(2):
         at, largest, block_checksum, content_checksum = 7, _LZ4_BLOCK, 0, 0
     else:
         at, largest, block_checksum, content_checksum = _lz4_descriptor(data, magic)
@@ -291,7 +304,7 @@ def _unlz4(data: memoryview, magic: int, limit: int) -> bytes:
         content = _unlz4_block(block, largest) if word < _LZ4_STORED else bytes(block)
         at += length
         if block_checksum:
-            if xxhash.xxh32_intdigest(block) != _u32_le(data, at)[0]:
+            if _xxhash.xxh32_intdigest(block) != _u32_le(data, at)[0]:
                 raise CompressionError("lz4 block does not match its checksum")
             at += 4
         if not content:
@@ -326,8 +339,8 @@ def _lz4_descriptor(data: memoryview, magic: int) -> tuple[int, int, int, int]:
 def _unlz4_block(block: memoryview, largest: int) -> bytes:
     room = len(block) * 255
     try:
-        content: bytes = lz4.block.decompress(block, uncompressed_size=room if room < largest else largest)
-    except lz4.block.LZ4BlockError as error:
+        content: bytes = _lz4_block.decompress(block, uncompressed_size=room if room < largest else largest)
+    except _lz4_block.LZ4BlockError as error:
         raise CompressionError(f"lz4 payload is corrupt: {error}") from error
     return content
 
@@ -337,10 +350,10 @@ def _lz4(data: memoryview, magic: int, level: int | None) -> bytes:
     options: dict[str, object] = {"store_size": False}
     if level is not None and _checked_level("lz4", level, 1, 17) != 9:
         options |= {"mode": "high_compression", "compression": min(level, 12)}
-    pieces: list[Buffer] = [_LZ4_HEADERS[magic]]
+    pieces: list[Buffer] = [_lz4_header(magic)]
     for start in range(0, len(data), _LZ4_BLOCK):
         block = data[start : start + _LZ4_BLOCK]
-        packed: bytes = lz4.block.compress(block, **options)
+        packed: bytes = _lz4_block.compress(block, **options)
         if len(packed) < len(block):
             pieces += (_pack_u32_le(len(packed)), packed)
         else:
@@ -367,12 +380,17 @@ class _Contexts(threading.local):
     """Each thread's own zstd contexts: they are not to be shared, and dear to make."""
 
     def __init__(self) -> None:
-        self.decompressor = zstandard.ZstdDecompressor()
-        self.decompress: Callable[..., bytes] = self.decompressor.decompress
+        self.decompressor: Any = None
         self.compressors: dict[int, Callable[[memoryview], bytes]] = {}
 
 
 _contexts = _Contexts()
+
+
+def _zstd_decompressor() -> Any:
+    if _contexts.decompressor is None:
+        _contexts.decompressor = _zstandard.ZstdDecompressor()
+    return _contexts.decompressor
 
 
 def _unzstd(data: memoryview, magic: int, limit: int) -> bytes:
@@ -431,19 +449,20 @@ def _unzstd_frame(frame: memoryview, most: int, claim: int, limit: int) -> bytes
         room = limit
     if claim <= room and claim:
         try:
-            return _contexts.decompress(frame, max_output_size=room or 1)
-        except zstandard.ZstdError:
+            content: bytes = _zstd_decompressor().decompress(frame, max_output_size=room or 1)
+            return content
+        except _zstandard.ZstdError:
             pass  # too little room, or corrupt: the steps tell which
     pieces: list[bytes] = []
     size = 0
     try:
-        with _contexts.decompressor.stream_reader(frame) as stream:
+        with _zstd_decompressor().stream_reader(frame) as stream:
             while piece := stream.read(_ZSTD_STEP):
                 pieces.append(piece)
                 size += len(piece)
                 if size > limit:
                     raise _PastLimit
-    except zstandard.ZstdError as error:
+    except _zstandard.ZstdError as error:
         raise CompressionError(f"zstd payload is corrupt: {error}") from error
     if claim >= 0 and size != claim:
         raise CompressionError(f"zstd frame claims {claim} bytes and holds {size}")
@@ -456,7 +475,7 @@ def _zstd(data: memoryview, magic: int, level: int | None) -> bytes:
     compressor = _contexts.compressors.get(level)
     if compressor is None:
         _checked_level("zstd", level, -131072, 22)
-        compressor = _contexts.compressors[level] = zstandard.ZstdCompressor(level=level).compress
+        compressor = _contexts.compressors[level] = _zstandard.ZstdCompressor(level=level).compress
     return compressor(data)
 
 

@@ -4,22 +4,81 @@ between.
 They are those of the packages that `records.compression` uses: LZ4 blocks from `lz4`, zstd from
 `zstandard`, whose cffi backend shows its library's functions. Where a wheel does not show them, the kernels
 leave these codecs to `records.compression`, which is slower by a Python call or two a batch.
+
+Libraries are loaded when the first payload of their codec comes. A package that is missing costs its codec,
+and nothing else.
 """
 
 from __future__ import annotations
 
 import ctypes
 import importlib.util
+import zlib
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from typing import Any
 
 import numpy as np
 
+from tidelog.errors import MissingLibraryError
 from tidelog.kernels import lz4 as _lz4
 from tidelog.kernels import scratch as _scratch
 
-__all__ = ["LZ4", "ZSTD", "function_address", "new_scratch", "open_library"]
+__all__ = [
+    "CodecLibrary",
+    "function_address",
+    "gzip_compressor",
+    "gzip_decompressor",
+    "new_scratch",
+    "open_library",
+]
 
 
+_GZIP_WRAPPER = 31  # zlib's way to say: a gzip member, 32 KiB window
 _SLACK = 32  # kernels read in steps of as much
+
+
+class CodecLibrary:
+    """A module that a codec needs, imported when something of it is asked for."""
+
+    def __init__(self, module: str, *, codec: str, package: str) -> None:
+        self._module = module
+        self._codec = codec
+        self._package = package
+
+    def __getattr__(self, name: str) -> Any:
+        """Something of the module; MissingLibraryError where it is not installed."""
+        try:
+            found = getattr(import_module(self._module), name)
+        except ImportError as error:
+            package = self._package
+            raise MissingLibraryError(
+                f"{self._codec} needs the package {package}, which cannot be imported: "
+                f"install it with pip install {package}"
+            ) from error
+        setattr(self, name, found)
+        return found
+
+
+@cache
+def gzip_decompressor() -> tuple[Callable[[int], Any], tuple[type[Exception], ...]]:
+    """What makes a decompressor, and its errors: of isal, which is about twice as fast, else of zlib."""
+    try:
+        isal_zlib, igzip_lib = import_module("isal.isal_zlib"), import_module("isal.igzip_lib")
+    except ImportError:
+        return zlib.decompressobj, (zlib.error, EOFError)
+    return isal_zlib.decompressobj, (igzip_lib.IsalError, EOFError)
+
+
+@cache
+def gzip_compressor() -> Callable[[memoryview], bytes]:
+    """The default compressor: igzip's level 2, or zlib's own default."""
+    try:
+        igzip_lib = import_module("isal.igzip_lib")
+    except ImportError:
+        return lambda data: zlib.compress(data, -1, _GZIP_WRAPPER)
+    return lambda data: igzip_lib.compress(data, 2, igzip_lib.COMP_GZIP)
 
 
 def open_library(module: str) -> ctypes.CDLL | None:
@@ -54,13 +113,13 @@ def _lend_zstd() -> bool:
     return False
 
 
-LZ4 = _lend_lz4()
-"""True when a kernel decompresses LZ4."""
-
-ZSTD = _lend_zstd()
-"""True when a kernel decompresses zstd."""
+@cache
+def _lend() -> tuple[bool, bool]:
+    """Give the kernels what libraries there are, once; whether there is one for LZ4 and one for zstd."""
+    return _lend_lz4(), _lend_zstd()
 
 
 def new_scratch(room: int) -> _scratch.Scratch:
     """Room for kernels to decompress so many bytes to."""
+    _lend()
     return _scratch.Scratch(np.empty(room + _SLACK, dtype=np.uint8))

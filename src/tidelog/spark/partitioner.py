@@ -20,6 +20,7 @@ from tidelog.errors import InvalidInputError
 from tidelog.kernels.murmur import murmur2
 from tidelog.manager.publishing.checks import check_topic
 from tidelog.manager.publishing.existing import TopicFacts
+from tidelog.records.columns import numbers
 from tidelog.types import TopicPartition
 
 __all__ = ["Partitioner", "TopicPlan", "hash_keys"]
@@ -113,7 +114,7 @@ class Partitioner:
         rows = batch.num_rows
         given = batch.column("partition") if "partition" in names else pa.nulls(rows, pa.int32())
         missing = _nulls(given)
-        chosen: Int64s = given.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)  # a copy
+        chosen: Int64s = np.where(missing, 0, numbers(given)).astype(np.int64)
         bad = (chosen < 0) | (chosen >= limits)
         if bad.any():
             row = int(np.argmax(bad))
@@ -139,8 +140,13 @@ class Partitioner:
 def _nulls(array: pa.Array) -> npt.NDArray[np.bool_]:
     if not array.null_count:
         return np.zeros(len(array), dtype=np.bool_)
-    found: npt.NDArray[np.bool_] = array.is_null().to_numpy(zero_copy_only=False)
-    return found
+    valid = array.buffers()[0]
+    if valid is None:  # of type null
+        return np.ones(len(array), dtype=np.bool_)
+    # Bit by bit: a conversion of booleans to numpy would import pandas.
+    bits = np.unpackbits(np.frombuffer(valid, np.uint8), count=array.offset + len(array), bitorder="little")
+    missing: npt.NDArray[np.bool_] = bits[array.offset :] == 0
+    return missing
 
 
 def hash_keys(keys: pa.Array) -> npt.NDArray[np.uint32]:

@@ -22,13 +22,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidelog.cli.errors import UsageError
+from tidelog.lazy import LazyModule
 from tidelog.records.inputs import INPUT_COLUMNS
 from tidelog.records.schema import ALL_COLUMNS, HEADERS_TYPE
 
 __all__ = ["FORMATS", "InputOptions", "read_records"]
+
+pc = LazyModule("pyarrow.compute")  # takes long to import
 
 FORMATS = ("lines", "json", "parquet")
 

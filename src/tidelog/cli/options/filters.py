@@ -6,12 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidelog.cli.errors import UsageError
+from tidelog.lazy import LazyModule
 from tidelog.records.columns import constant_string, text_scalar
 
 __all__ = ["RecordFilter"]
+
+pc = LazyModule("pyarrow.compute")  # takes long to import
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,15 +21,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidelog.cli.decoding import Decoder, Undecodable, text_of
 from tidelog.cli.decoding.texts import visible
 from tidelog.cli.errors import UsageError
 from tidelog.cli.render.lines import column_ends
-from tidelog.records.columns import constant_string, text_scalar
+from tidelog.lazy import LazyModule
+from tidelog.records.columns import constant_string, string_array, text_scalar
 
 __all__ = ["FORMATS", "SHOWN", "RecordLines"]
+
+pc = LazyModule("pyarrow.compute")  # takes long to import
 
 FORMATS = ("plain", "json", "hex")
 SHOWN = ("topic", "partition", "offset", "timestamp", "key", "headers")
@@ -179,7 +181,7 @@ def _json_text(array: pa.Array) -> pa.Array:
         text = array.cast(pa.string())
     except pa.ArrowInvalid:  # not all of it is UTF-8
         told = [json.dumps(_jsonable(one), ensure_ascii=False) for one in array.to_pylist()]
-        return pa.array(told, pa.string())
+        return string_array(told)
     data = np.frombuffer(_bytes_of(text), np.uint8) if len(text) else np.empty(0, np.uint8)
     found = {chr(byte) for byte in np.flatnonzero(np.bincount(data, minlength=256)[:128]).tolist()}
     for sign in [sign for sign in ("\\", '"', *_CONTROLS) if sign in found]:  # the backslash comes first
@@ -196,7 +198,7 @@ def _headers_json(array: pa.Array) -> pa.Array:
     told = [
         json.dumps(_header_pairs(one), ensure_ascii=False, separators=(",", ":")) for one in array.to_pylist()
     ]
-    return pa.array(told, pa.string())
+    return string_array(told)
 
 
 def _header_pairs(headers: list[dict[str, Any]] | None) -> list[list[Any]]:

@@ -1,0 +1,62 @@
+"""A package that is not installed costs its codec, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+PACKAGES = {
+    "lz4": "lz4",
+    "xxhash": "lz4",
+    "zstandard": "zstd",
+    "isal": None,
+    "google_crc32c": None,
+    "cramjam": None,
+}
+"""And the codec that each one costs."""
+
+SCRIPT = """
+import json, sys
+for name in sys.argv[1:]:
+    sys.modules[name] = None
+import tidelog
+from tidelog.records import Record, decode_records, encode_records
+from tidelog.types import Codec
+
+told = {}
+for codec in Codec:
+    try:
+        data = encode_records([Record(b"value " * 50, key=b"key")] * 20, codec=codec)
+        told[codec.label] = len(list(decode_records(data)))
+    except tidelog.errors.MissingLibraryError as error:
+        told[codec.label] = str(error)
+print(json.dumps(told))
+"""
+
+
+def without(*packages: str) -> dict[str, object]:
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, *packages], capture_output=True, text=True, timeout=120, check=True
+    )
+    told: dict[str, object] = json.loads(done.stdout)
+    return told
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_missing_package_costs_its_codec_only(package: str) -> None:
+    told = without(package)
+    lost = PACKAGES[package]
+    for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
+        if codec == lost:
+            assert f"{codec} needs the package {package}" in str(told[codec])
+            assert f"pip install {package}" in str(told[codec])
+        else:
+            assert told[codec] == 20
+
+
+def test_with_none_of_them_the_rest_works() -> None:
+    told = without(*PACKAGES)
+    assert {codec for codec, answer in told.items() if answer == 20} == {"none", "gzip", "snappy"}
