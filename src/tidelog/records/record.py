@@ -7,9 +7,10 @@ its timestamp to the log; a stored one has both, and what its batch says about i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Unpack
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack, cast
 
 import pyarrow as pa
 
@@ -27,7 +28,9 @@ __all__ = [
     "STORED_COLUMNS",
     "Header",
     "Record",
+    "RecordLike",
     "StoredRecord",
+    "as_record",
     "decode_records",
     "encode_records",
     "from_arrow",
@@ -102,7 +105,7 @@ _FIELDS = {
 _WANTED = ("offset", "timestampType", "key", "value")  # fields without a default
 
 
-def encode_records(records: Iterable[Record], **options: Unpack[BatchOptions]) -> bytes:
+def encode_records(records: Iterable[RecordLike], **options: Unpack[BatchOptions]) -> bytes:
     """The records as v2 batches, ready to be appended; the options are those of `encode_batches`."""
     return bytes(encode_batches(to_arrow(records), **options))
 
@@ -121,9 +124,64 @@ def decode_records(
             yield from from_arrow(batch)
 
 
-def to_arrow(records: Iterable[Record]) -> pa.RecordBatch:
-    """Records as the columns that `encode_batches` takes."""
-    rows = list(records)
+RecordLike: TypeAlias = Record | StoredRecord | Mapping[str, Any] | tuple[Any, ...] | bytes | str
+"""What `as_record` takes for a record."""
+
+_KEYS = ("value", "key", "headers", "timestamp")
+
+
+def as_record(row: RecordLike) -> Record:
+    """A record from what people have at hand; text becomes UTF-8.
+
+    A mapping has the keys value, key, headers and timestamp; all are optional. A tuple is (key, value),
+    (key, value, timestamp) or (key, value, timestamp, headers). Bytes or text alone are a value. Headers are
+    `Header`s, pairs, or a mapping; a timestamp is milliseconds or a datetime with a time zone.
+    """
+    if isinstance(row, Record):
+        return row
+    if isinstance(row, StoredRecord):
+        return row.to_record()
+    if isinstance(row, (bytes, str)):
+        return Record(_bytes(row))
+    if isinstance(row, Mapping):
+        unknown = [str(key) for key in row if key not in _KEYS]
+        if unknown:
+            raise InvalidInputError(f"a record has {', '.join(_KEYS)}, not {', '.join(unknown)}")
+        fields = [row.get("key"), row.get("value"), row.get("timestamp"), row.get("headers")]
+    elif isinstance(row, tuple) and 2 <= len(row) <= 4:
+        fields = [*row, *[None] * (4 - len(row))]
+    else:
+        raise InvalidInputError(
+            f"a record is a Record, a mapping, a tuple (key, value[, timestamp[, headers]]), bytes or text; "
+            f"not {type(row).__name__}"
+        )
+    key, value, timestamp, headers = fields
+    return Record(_bytes(value), _bytes(key), _headers(headers), _milliseconds(timestamp))
+
+
+def _bytes(field: Any) -> Any:
+    return field.encode() if isinstance(field, str) else field
+
+
+def _headers(given: Any) -> tuple[Header, ...]:
+    pairs = given.items() if isinstance(given, Mapping) else given or ()
+    try:
+        return tuple(pair if isinstance(pair, Header) else Header(pair[0], _bytes(pair[1])) for pair in pairs)
+    except (TypeError, IndexError, KeyError) as error:
+        raise InvalidInputError(f"headers are pairs of key and value, not {given!r}: {error}") from error
+
+
+def _milliseconds(timestamp: Any) -> int | None:
+    if isinstance(timestamp, datetime):
+        if timestamp.tzinfo is None:
+            raise InvalidInputError(f"{timestamp} has no time zone; say which with tzinfo")
+        return round(timestamp.timestamp() * 1000)
+    return cast("int | None", timestamp)
+
+
+def to_arrow(records: Iterable[RecordLike]) -> pa.RecordBatch:
+    """Records as the columns that `encode_batches` takes; see `as_record` for what counts as one."""
+    rows = [row if type(row) is Record else as_record(row) for row in records]
     try:
         headers = [
             [{"key": header.key, "value": header.value} for header in row.headers] if row.headers else None

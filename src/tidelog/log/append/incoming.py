@@ -3,12 +3,13 @@
 bytes            ready batches. A client's must be whole to the last one; a leader may send a follower the
                  beginning of a further batch, which is left out
 EncodedBatches   ready batches whose headers are known
-Arrow, records   encoded here, in batches of the log's size and codec
+Arrow, records   encoded here, in batches of the log's size and codec. Whatever hands itself out as Arrow
+                 (pandas, Polars, DuckDB) counts as Arrow; `as_record` says what counts as a record
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypedDict, Union, cast
 
 import numpy as np
@@ -18,7 +19,7 @@ from tidelog.config import LogConfig
 from tidelog.errors import InvalidInputError, TornBatchError
 from tidelog.records.batches import BatchTable, scan_batches
 from tidelog.records.builder import DEFAULT_BATCH_BYTES, EncodedBatches, encode_batches
-from tidelog.records.record import Record, to_arrow
+from tidelog.records.record import Record, RecordLike, StoredRecord, to_arrow
 from tidelog.types import Codec
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ __all__ = [
     "scan_all",
 ]
 
-Incoming: TypeAlias = Union["Buffer", EncodedBatches, pa.RecordBatch, pa.Table, Iterable[Record]]
+Incoming: TypeAlias = Union["Buffer", EncodedBatches, pa.RecordBatch, pa.Table, Iterable[RecordLike]]
 """Whatever a leader can append."""
 
 _SCAN_BATCHES = 1 << 16
@@ -68,8 +69,12 @@ def as_columns(records: Incoming) -> pa.RecordBatch | pa.Table | EncodedBatches 
         return records
     if isinstance(records, Record):
         return to_arrow([records])
+    if hasattr(records, "__arrow_c_stream__"):
+        return pa.table(records)
+    if isinstance(records, (str, Mapping, StoredRecord)):
+        raise InvalidInputError("append takes several records: put the one into a list")
     if isinstance(records, Iterable) and not isinstance(records, (bytes, bytearray, memoryview)):
-        return to_arrow(cast(Iterable[Record], records))
+        return to_arrow(cast(Iterable[RecordLike], records))
     return memoryview(cast("Buffer", records)).cast("B")
 
 

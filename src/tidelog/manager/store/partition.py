@@ -32,6 +32,7 @@ __all__ = ["FlushTimes", "Partition"]
 
 _T = TypeVar("_T")
 _EVERYTHING = Projection.of(STORED_COLUMNS)
+_PLACE_COLUMNS = frozenset({"topic", "partition", "offset", "timestampType"})
 
 
 @dataclass(slots=True)
@@ -145,8 +146,12 @@ class Partition:
     ) -> LogAppendInfo:
         """Append records, Arrow columns or ready batches; see `Log.append_as_leader`.
 
-        With `sync` they are on the disk when it returns (`flush.messages=1` makes that so always).
+        A reader of record batches, such as `tidelog.scan` returns, is appended batch by batch; columns that
+        say where a record was are left out. With `sync` the records are on the disk when it returns
+        (`flush.messages=1` makes that so always).
         """
+        if isinstance(records, pa.RecordBatchReader):
+            return self._append_reader(records, sync, leader_epoch, origin, options)
         with self.gate:
             log = self.log
             epoch = self.leader_epoch if leader_epoch is None else leader_epoch
@@ -156,6 +161,28 @@ class Partition:
         if sync:
             self.flush()
         return info
+
+    def _append_reader(
+        self,
+        reader: pa.RecordBatchReader,
+        sync: bool,
+        leader_epoch: int | None,
+        origin: AppendOrigin,
+        options: AppendOptions,
+    ) -> LogAppendInfo:
+        """Append what a reader yields, without holding more than a batch of it."""
+        wanted = [name for name in reader.schema.names if name not in _PLACE_COLUMNS]
+        first: LogAppendInfo | None = None
+        last: LogAppendInfo | None = None
+        for batch in reader:
+            if batch.num_rows:
+                last = self.append(batch.select(wanted), leader_epoch=leader_epoch, origin=origin, **options)
+                first = first or last
+        if first is None or last is None:
+            raise InvalidInputError("the reader holds no records: nothing was appended")
+        if sync:
+            self.flush()
+        return last._replace(first_offset=first.first_offset)
 
     def flush(self) -> None:
         """Return when everything is on the disk."""
