@@ -84,7 +84,7 @@ def test_json_values_become_columns(spark: SparkSession, tmp_path: Path) -> None
     writer = LogWriter(log, "events", 0)
     writer.append([json.dumps({"id": n, "name": f"n{n}", "x": [n / 2]}).encode() for n in range(50)])
     tidelog.spark.export(spark, log, target, value_format="json")
-    writer.append([b'{"id":50,"new":true}', b"broken", b'{"id":"text"}'])
+    writer.append([b'{"id":50,"new":null}', b"broken", b'{"id":"text"}'])
     report = tidelog.spark.export(spark, log, target, value_format="json").toArrow()
     assert report["invalid_values"].to_pylist() == [2]
     found = exported(target)

@@ -130,7 +130,7 @@ def test_an_exported_file_that_is_lost_is_told(tmp_path: Path) -> None:
 def test_an_export_is_made_one_way(tmp_path: Path) -> None:
     held = ExportTarget(tmp_path)
     assert held.agree({"values": "json", "columns": ["a"]}) == {"values": "json", "columns": ["a"]}
-    held.remember("schemas", {"t": "x"})
+    held.remember(schemas={"t": "x"})
     assert held.agree({"values": "json"})["schemas"] == {"t": "x"}
     with pytest.raises(InvalidInputError, match="was exported with values 'json', not 'bytes'"):
         held.agree({"values": "bytes"})

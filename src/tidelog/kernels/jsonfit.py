@@ -5,16 +5,16 @@ The schema is a table of nodes, six numbers each; node 0 is the object itself:
 
     0 kind      1 first child      2 children      3 limit      4 start of its name      5 end of it
 
-    kind            limit                                                text that surely fits
-    STRUCT, LIST                                                         children lie side by side; a list has one
-    BOOL                                                                 true, false
-    INT             bits                                                 at most 18 digits, within the bits
-    FLOAT           bits                                                 at most 30 digits, an exponent of at most 2
-    STRING                                                               UTF-8; \\u without surrogates
-    DATE                                                                 2026-11-15
-    TIMESTAMP       1: of an instant (a zone may follow), 0: local       2026-11-15T10:00:00.123456+02:00
-    DECIMAL         digits before the point << 8 | digits after it       a number without an exponent
-    OTHER                                                                nothing but null
+    kind            limit                                   text that surely fits
+    STRUCT, LIST                                            children lie side by side; a list has one
+    BOOL                                                    true, false
+    INT             bits                                    at most 18 digits, within the bits
+    FLOAT           bits                                    at most 30 digits, an exponent of two at most
+    STRING                                                  UTF-8; \\u without surrogates
+    DATE                                                    2026-11-15
+    TIMESTAMP       1: an instant, a zone may follow        2026-11-15T10:00:00.123456+02:00
+    DECIMAL         digits before the point << 8 | after    a number without an exponent
+    OTHER                                                   nothing but null
 
 Null fits everywhere, under unknown names too. What is not sure (names with escapes, repeated names, large
 numbers, deep texts) is left to others: the answer is that it does not fit.

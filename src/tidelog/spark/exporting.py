@@ -21,7 +21,7 @@ from tidelog.spark.offsets import LogEnds, log_ends, range_of, select_partitions
 from tidelog.spark.options import SourceOptions, Subscribed
 from tidelog.spark.parquet import DatedFiles, ParquetSettings, WrittenFile
 from tidelog.spark.targets import ExportTarget, StagedFile, target_place
-from tidelog.spark.value_schemas import choose_decoders
+from tidelog.spark.value_schemas import Evolution, choose_decoders, files_to_rewrite
 from tidelog.spark.values import ValueDecoder, ValueFormat
 from tidelog.types import TopicPartition
 
@@ -154,6 +154,7 @@ def export(
     topics: str | Iterable[str] | None = None,
     value_format: str = "bytes",
     schema: Any = None,
+    evolve: bool = False,
     isolation: str = "read_committed",
     include_headers: bool = True,
     include_batch_facts: bool = False,
@@ -166,12 +167,13 @@ def export(
     Files lie under `topic=/partition=/date=` (of the record's time, UTC) and hold the columns of the source
     but topic and partition. `value_format` is bytes, string, or json under `schema` (a Spark or Arrow
     schema, a DDL string; inferred from the first records where there is none, and kept for later runs).
-    Values that do not decode are null, and whole in the column `value_invalid`. The target is a directory
-    that the driver and all workers share, or an fsspec URL such as `s3://bucket/lake`. Returns a row for each
-    split, see `REPORT_SCHEMA`; `report` is told of progress.
+    Values that do not decode, or that the schema does not hold, are null, and whole in the column
+    `value_invalid`; with `evolve` the schema is widened for them first (`schema_evolution`). The target is a
+    directory that the driver and all workers share, or an fsspec URL such as `s3://bucket/lake`. Returns a
+    row for each split, see `REPORT_SCHEMA`; `report` is told of progress.
     """
     options = _options(path, topics, isolation, fail_on_data_loss)
-    kind = _value_format(value_format, schema)
+    kind = _value_format(value_format, schema, evolve)
     columns = ["key", "value", "offset", "timestamp", "timestampType"]
     columns += ["headers"] if include_headers else []
     columns += BATCH_FACTS if include_batch_facts else ()
@@ -182,7 +184,9 @@ def export(
         done = held.next_offsets()
         ranges = [_range(each, done, options) for each in select_partitions(options)]
         ranges = [wanted for wanted in ranges if len(wanted)]
-        decoders = choose_decoders(held, ranges, kind, schema, options.committed_only)
+        splits = _splits(spark, ranges, options)
+        evolution = Evolution(spark, splits, fail_on_data_loss) if evolve else None
+        decoders = choose_decoders(held, ranges, kind, schema, options.committed_only, evolution)
         work = ExportWork(
             held.place.url,
             held.staging,
@@ -191,7 +195,6 @@ def export(
             settings or ParquetSettings(),
             fail_on_data_loss,
         )
-        splits = _splits(spark, ranges, options)
         rows = run_job(spark, work, splits, REPORT_SCHEMA, report)
         if sorted(row["split"] for row in rows) != list(range(len(splits))):
             raise DataLossError(
@@ -199,7 +202,11 @@ def export(
             )
         if ranges:
             ends = done | {wanted.partition.topic_partition: wanted.end for wanted in ranges}
-            held.commit(ends, [StagedFile(f["staged"], f["path"]) for row in rows for f in row["files"]])
+            again = files_to_rewrite(held, spark, work.settings)
+            new = [StagedFile(f["staged"], f["path"]) for row in rows for f in row["files"]]
+            held.commit(ends, [*again, *new])
+            if again:
+                held.remember(rewrite=[])
     finally:
         held.release()
     return report_frame(spark, rows, REPORT_SCHEMA)
@@ -218,13 +225,13 @@ def _options(
     return replace(options, selection=Subscribed(named))
 
 
-def _value_format(name: str, schema: Any) -> ValueFormat:
+def _value_format(name: str, schema: Any, evolve: bool) -> ValueFormat:
     try:
         kind = ValueFormat(name.lower())
     except ValueError:
         known = ", ".join(each.value for each in ValueFormat)
         raise InvalidInputError(f"value_format is one of {known}, not {name!r}") from None
-    if schema is not None and kind is not ValueFormat.JSON:
+    if (schema is not None or evolve) and kind is not ValueFormat.JSON:
         raise InvalidInputError(f"a schema means something for json values only, not for {kind.value}")
     return kind
 

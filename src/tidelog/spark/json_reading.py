@@ -3,7 +3,7 @@
 A value is one JSON object in UTF-8 (RFC 8259), white space around it aside, and nothing else: no byte order
 mark, no comment, no NaN, no second value. It fits a struct if each of its members has a field of that name
 (upper and lower case differ) whose type holds it, at most once; null fits everywhere, under unknown names
-too. What numbers hold:
+too. What types hold:
 
     whole numbers       within the type's range, written without a point or exponent
     float, double       any number in the range, rounded

@@ -157,7 +157,9 @@ def check_struct(kind: pa.DataType, where: str = "") -> pa.DataType:
         return pa.list_(check_struct(kind.value_type, f"{where}[]"))
     if _types.is_map(kind):
         if kind.key_type != pa.string():
-            raise InvalidInputError(f"the schema{where} is a map of {kind.key_type}: names in JSON are strings")
+            raise InvalidInputError(
+                f"the schema{where} is a map of {kind.key_type}: names in JSON are strings"
+            )
         return pa.map_(pa.string(), check_struct(kind.item_type, f"{where}{{}}"))
     if _types.is_timestamp(kind):
         return pa.timestamp("us", None if kind.tz is None else "UTC")

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from tidelog.spark.places import Place
 
-__all__ = ["DatedFiles", "ParquetSettings", "WrittenFile"]
+__all__ = ["DatedFiles", "ParquetSettings", "WrittenFile", "parquet_writer"]
 
 NO_DATE = "__HIVE_DEFAULT_PARTITION__"
 """What Hive calls a partition whose value is null."""
@@ -113,22 +113,10 @@ class DatedFiles:
         self._disk.shutdown()
 
     def _begin(self, date: str) -> _OpenFile:
-        settings = self._settings
         path = f"{self._prefix}-{self._count}"
         self._count += 1
         sink = self._place.sink(path)
-        delta = [name for name in _DELTA if name in self._schema.names]
-        writer = pq.ParquetWriter(
-            sink,
-            self._schema,
-            compression=settings.compression,
-            compression_level=settings.compression_level if settings.compression in _HAVE_LEVELS else None,
-            write_statistics=delta,
-            use_dictionary=_dictionary_columns(self._schema),
-            column_encoding=dict.fromkeys(delta, "DELTA_BINARY_PACKED"),
-            write_batch_size=_WRITE_ROWS,
-        )
-        return _OpenFile(path, date, writer, sink)
+        return _OpenFile(path, date, parquet_writer(sink, self._schema, self._settings), sink)
 
     def _write_group(self, file: _OpenFile) -> None:
         table = pa.Table.from_batches(file.waiting, self._schema)
@@ -162,6 +150,21 @@ class DatedFiles:
         return WrittenFile(file.path, file.date, file.records, size, file.first_offset, file.last_offset)
 
 
+def parquet_writer(sink: Any, schema: pa.Schema, settings: ParquetSettings) -> pq.ParquetWriter:
+    """A writer of such a file."""
+    delta = [name for name in _DELTA if name in schema.names]
+    return pq.ParquetWriter(
+        sink,
+        schema,
+        compression=settings.compression,
+        compression_level=settings.compression_level if settings.compression in _HAVE_LEVELS else None,
+        write_statistics=delta,
+        use_dictionary=_dictionary_columns(schema),
+        column_encoding=dict.fromkeys(delta, "DELTA_BINARY_PACKED"),
+        write_batch_size=_WRITE_ROWS,
+    )
+
+
 def _dictionary_columns(schema: pa.Schema) -> list[str]:
     """Columns in which values repeat: not the payloads, nor what is delta-encoded; and not the one that is
     the same in all rows, which costs less as it is.
@@ -179,6 +182,9 @@ def _leaves(name: str, kind: pa.DataType) -> Iterator[str]:
             yield from _leaves(f"{name}.{inner.name}", inner.type)
     elif pa.types.is_list(kind):
         yield from _leaves(f"{name}.list.element", kind.value_type)
+    elif pa.types.is_map(kind):
+        yield from _leaves(f"{name}.key_value.key", kind.key_type)
+        yield from _leaves(f"{name}.key_value.value", kind.item_type)
     else:
         yield name
 

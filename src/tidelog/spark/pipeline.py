@@ -205,9 +205,10 @@ def _export(spark: SparkSession, step: Step, config: PipelineConfig) -> tuple[st
         topics=settings.get("topics"),
         value_format=settings.get("values", "bytes"),
         schema=settings.get("schema"),
+        evolve=settings.get("evolve", False),
     ).toArrow()
-    records = sum(rows.column("records").to_pylist())
-    return f"{records} records", False
+    records, invalid = (sum(rows.column(name).to_pylist()) for name in ("records", "invalid_values"))
+    return f"{records} records" + (f", {invalid} values invalid" if invalid else ""), False
 
 
 _RUN: Mapping[str, Callable[[SparkSession, Step, PipelineConfig], tuple[str, bool]]] = {

@@ -8,7 +8,7 @@ steps:                         in order; each has one key, its kind
   - compact: {topics: [orders]}
   - retention: {topics: [orders]}
   - trim: {topics: [orders], before_time: 30 days ago}
-  - export: {to: out, topics: [orders], values: json}
+  - export: {to: out, topics: [orders], values: json, evolve: true}
 """
 
 from __future__ import annotations
@@ -149,6 +149,7 @@ _KINDS: dict[str, dict[str, _Field]] = {
         "topics": _Field(_topics),
         "values": _Field(_values),
         "schema": _Field(_text),
+        "evolve": _Field(_flag),
     },
 }
 
@@ -229,7 +230,7 @@ def _check(file: Path, step: Step, root: Path) -> None:
         except InvalidInputError as error:
             raise InvalidInputError(f"{where}: {error}") from None
     if step.kind == "export" and step.settings.get("values") != "json":
-        for name in ("schema",):
+        for name in ("schema", "evolve"):
             if step.settings.get(name):
                 raise InvalidInputError(f"{where}: {name} means something for values: json only")
     if step.kind == "trim":

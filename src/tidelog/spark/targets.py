@@ -106,10 +106,18 @@ class ExportTarget:
                 )
         return kept
 
-    def remember(self, name: str, value: Any) -> None:
+    def remember(self, **more: Any) -> None:
         """Add to what is kept of the way this export is made."""
         kept = json.loads(self.place.read(_WAY))
-        self.place.write(_WAY, json.dumps(kept | {name: value}, indent=1).encode())
+        self.place.write(_WAY, json.dumps(kept | more, indent=1).encode())
+
+    def exported_files(self) -> list[str]:
+        """All files that were exported so far, each once."""
+        files: dict[str, None] = {}
+        for name in self.place.names(_COMMITS):
+            lines = self.place.read(f"{_COMMITS}/{name}").splitlines() if _number(name) else []
+            files |= dict.fromkeys(json.loads(line)["path"] for line in lines[1:])
+        return list(files)
 
     def next_offsets(self) -> dict[TopicPartition, int]:
         """Where each partition goes on."""

@@ -213,7 +213,7 @@ def _parse(values: pa.Array, struct: pa.DataType) -> pa.Array | None:
 
 
 def _readable(kind: pa.DataType) -> pa.DataType:
-    """What Arrow's parser is asked for: dates as text, which a cast understands; maps, which are null here."""
+    """What Arrow's parser is asked for: dates as text, for a cast; maps, which are null here, as null."""
     if _types.is_struct(kind):
         return pa.struct([pa.field(one.name, _readable(one.type)) for one in kind])
     if _types.is_list(kind):

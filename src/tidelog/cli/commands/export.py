@@ -36,6 +36,10 @@ def export(
             show_default=False,
         ),
     ] = None,
+    evolve: Annotated[
+        bool,
+        Option("--evolve", help="Widen the schema of JSON values for fields and numbers that are new."),
+    ] = False,
     isolation: Annotated[
         str, Option("--isolation", metavar="LEVEL", help="read_committed or read_uncommitted.")
     ] = "read_committed",
@@ -72,6 +76,7 @@ def export(
             topics=topic or None,
             value_format=values,
             schema=schema,
+            evolve=evolve,
             isolation=isolation,
             include_headers=headers,
             include_batch_facts=batch_facts,
