@@ -39,7 +39,7 @@ from tidelog.records.faults import Fault, fault_error
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["HEADER_SIZE", "BatchScan", "BatchTable", "scan_batches", "walk_batches"]
+__all__ = ["HEADER_SIZE", "BatchScan", "BatchTable", "first_disorder", "scan_batches", "walk_batches"]
 
 HEADER_SIZE = 61
 """Bytes of a v2 batch before its first record."""
@@ -138,6 +138,22 @@ class BatchTable:
     def end(self) -> int:
         """Position just after the last batch."""
         return int(self.rows[-1, 0] + self.rows[-1, 1])
+
+
+def first_disorder(table: BatchTable, floor: int) -> int | None:
+    """The first batch whose offsets do not come after those before it, which end below `floor`; or None.
+
+    No checksum covers a base offset: only its neighbours tell that it is wrong.
+    """
+    if not len(table):
+        return None
+    last = table.last_offset
+    # The base offset of a compressed message of magic 0 or 1 is not known before it is decoded.
+    first = np.where(table.magic < 2, last, table.base_offset)
+    bad = last < first
+    bad[0] |= first[0] < floor
+    bad[1:] |= first[1:] <= last[:-1]
+    return int(bad.argmax()) if bad.any() else None
 
 
 @dataclass(frozen=True, slots=True)

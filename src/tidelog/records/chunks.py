@@ -70,21 +70,25 @@ class ChunkDecoder:
         max_decompressed: int,
         check_crc: bool,
     ) -> None:
-        self._view = memoryview(buffer).cast("B")
         self._projection = projection
         self._topic = topic
         self._partition = partition
-        self._origin = origin
         self._source = source
         self._max_rows = max_rows
         self._max_bytes = min(max_bytes, COLUMN_LIMIT - _SLACK)
         self._max_decompressed = max_decompressed
         self._check_crc = check_crc
-        self._payloads = Payloads(self._view, origin, source, max_decompressed)
         self._scratch: Scratch | None = None
         # Most topics have no headers: none are counted, and no room is made for them, until one turns up.
         self._headers_seen = False
         self._expansion = EXPANSION
+        self.look_at(buffer, origin)
+
+    def look_at(self, buffer: Buffer, origin: int) -> None:
+        """Decode from other bytes from now on, which lie at `origin` in the file."""
+        self._view = memoryview(buffer).cast("B")
+        self._origin = origin
+        self._payloads = Payloads(self._view, origin, self._source, self._max_decompressed)
 
     def chunks(self, table: BatchTable) -> Iterator[pa.RecordBatch]:
         """Decode `table` chunk by chunk."""

@@ -169,7 +169,7 @@ def _first_batch(partition: Partition) -> tuple[int, str | None]:
     first: Sequence[SegmentFacts] = [segment for segment in partition.segments if segment.size][:1]
     if not first:
         return -1, None
-    view = partition.volume.view(first[0].log_name, may_shrink=True)
+    view = partition.volume.view(first[0].log_name)
     data = bytes(view.read(0, min(_HEADER_BYTES, view.size)))
     magic = data[16] if len(data) > 16 else -1
     if magic == 2 and len(data) == _HEADER_BYTES:

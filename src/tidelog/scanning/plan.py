@@ -33,6 +33,8 @@ class Stretch:
     start: int
     end: int
     is_last: bool
+    first_last_offset: int = -1
+    """The last offset of the batch at the start, as the offset index has it; -1 where that is not known."""
 
 
 def segments_in_range(segments: Sequence[SegmentFacts], start: int, end: int) -> list[SegmentFacts]:
@@ -63,11 +65,18 @@ def plan_stretches(
         inner_start = start > segment.base_offset
         inner_end = not is_last and end < _next_base(segments, segment)
         if segment.size <= split_bytes and not inner_start and not inner_end:
-            cuts = [0, segment.size]
+            cuts, known = [0, segment.size], {}
         else:
-            cuts = _cuts(segment.size, start, end, *entries(segment), split_bytes)
+            offsets, positions = entries(segment)
+            cuts = _cuts(segment.size, start, end, offsets, positions, split_bytes)
+            slots = np.searchsorted(positions, cuts)
+            known = {
+                cut: int(offsets[slot]) for cut, slot in zip(cuts, slots, strict=True) if slot < len(offsets)
+            }
         stretches += [
-            Stretch(segment, a, b, is_last and b == segment.size) for a, b in pairwise(cuts) if b > a
+            Stretch(segment, a, b, is_last and b == segment.size, known.get(a, -1) if a else -1)
+            for a, b in pairwise(cuts)
+            if b > a
         ]
     return stretches
 

@@ -73,6 +73,7 @@ def plan_range(
             committed_only=committed_only,
             aborted=shares.get(stretch.segment.base_offset, ()),
             with_control=with_control,
+            first_last_offset=stretch.first_last_offset,
         )
         for stretch in plan_stretches(
             partition.segments, start, end, lambda segment: _entries(partition, segment), split_bytes

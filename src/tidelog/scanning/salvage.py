@@ -67,7 +67,7 @@ def salvage_task(
 ) -> Iterator[pa.RecordBatch]:
     """Like `run_task`, but skips what is damaged or gone, and reports it."""
     try:
-        view = open_volume(task.url).view(task.log_name, may_shrink=task.is_tail)
+        view = open_volume(task.url).view(task.log_name)
     except FileNotFoundError:
         report(Loss(task.source, task.start_position, task.end_position, "the file has gone"))
         return
@@ -89,6 +89,7 @@ def _sound_windows(
             return
         except CorruptRecordError as error:
             position = _next_entry(task, max(error.position, position))
+            task = replace(task, first_last_offset=-1)
             report(Loss(task.source, error.position, position, error.reason))
 
 

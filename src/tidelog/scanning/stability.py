@@ -164,4 +164,4 @@ def read_segment(
     task = ScanTask(
         partition.url, segment.log_name, "", 0, position, segment.size, start_offset, end, is_last
     )
-    return read_batches(task, partition.volume.view(segment.log_name, may_shrink=task.is_tail))
+    return read_batches(task, partition.volume.view(segment.log_name))

@@ -8,21 +8,38 @@ size after decoding.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from tidelog.errors import DataLossError, TornBatchError
+from tidelog.errors import CorruptRecordError, DataLossError, TornBatchError
 from tidelog.log.read.committed import Aborted, committed
-from tidelog.records.batches import BatchTable, scan_batches
+from tidelog.records.batches import BatchTable, first_disorder
+from tidelog.records.chunks import ChunkDecoder
 from tidelog.records.columns import numbers
-from tidelog.records.decode import MAX_BYTES, MAX_ROWS, iter_record_batches
+from tidelog.records.compression import MAX_DECOMPRESSED
+from tidelog.records.decode import MAX_BYTES, MAX_ROWS
 from tidelog.records.schema import Projection
+from tidelog.records.windows import Window, read_windows
+from tidelog.scanning.changes import offset_at, was_changed
 from tidelog.scanning.volumes import FileView, open_volume
+from tidelog.storage.names import parse_segment_file
 
-__all__ = ["Aborted", "ScanTask", "committed", "decode_window", "open_view", "read_batches", "run_task"]
+__all__ = [
+    "NO_END",
+    "Aborted",
+    "ScanTask",
+    "committed",
+    "decode_window",
+    "open_view",
+    "read_batches",
+    "run_task",
+]
+
+NO_END = (1 << 63) - 1
+"""The end offset of a task that reads whatever there is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +60,8 @@ class ScanTask:
     aborted: tuple[Aborted, ...] = ()
     with_control: bool = True
     """Whether control records come too, where not only committed data is wanted."""
+    first_last_offset: int = -1
+    """The last offset of the batch at the start, as the offset index has it; -1 where that is not known."""
 
     @property
     def size(self) -> int:
@@ -65,25 +84,80 @@ def run_task(
 ) -> Iterator[pa.RecordBatch]:
     """The task's records, checked and decoded, in record batches of bounded size.
 
-    Raises `CorruptRecordError` at damage, and `DataLossError` if the file has gone since it was planned.
-    `view` is the task's file where the caller has it open.
+    Raises `CorruptRecordError` at damage, and `DataLossError` if the file has gone, or has been changed by
+    its writer, since the scan was planned. `view` is the task's file where the caller has it open.
     """
     view = open_view(task) if view is None else view
-    for data, origin, table in read_batches(task, view):
-        for batch in decode_window(task, data, origin, table, projection, max_rows, max_bytes):
-            if batch.num_rows:
-                yield batch if "offset" in projection.columns else batch.select(projection.columns)
+    windows = read_batches(task, view)
+    decoder: ChunkDecoder | None = None
+    try:
+        while True:
+            try:
+                data, origin, table = next(windows)
+            except StopIteration as end:
+                _check_end(task, end.value)
+                return
+            if decoder is None:
+                decoder = task_decoder(task, data, origin, projection, max_rows, max_bytes)
+            else:
+                decoder.look_at(data, origin)
+            for batch in decoder.chunks(table):
+                cut = _cut(batch, task)
+                if cut.num_rows:
+                    yield cut if "offset" in projection.columns else cut.select(projection.columns)
+    except CorruptRecordError as error:
+        if was_changed(task.source, view, error, lambda: open_view(task)):
+            raise _changed(task) from error
+        raise
+
+
+def _check_end(task: ScanTask, reached: int) -> None:
+    """The end of a log was there when the scan was planned: if it is not, the log was cut since."""
+    if task.is_tail and reached < task.end_offset < NO_END:
+        raise _changed(task)
+
+
+def _changed(task: ScanTask) -> DataLossError:
+    return DataLossError(
+        f"{task.source} was changed by its writer while it was read "
+        f"(wanted: offsets {task.start_offset} to {task.end_offset - 1}); plan it anew"
+    )
 
 
 def open_view(task: ScanTask) -> FileView:
     """The task's file, to be read; `DataLossError` where it has gone."""
     try:
-        return open_volume(task.url).view(task.log_name, may_shrink=task.is_tail)
+        return open_volume(task.url).view(task.log_name)
     except FileNotFoundError as error:
         raise DataLossError(
             f"{task.source} has gone since the scan was planned "
             f"(wanted: offsets {task.start_offset} to {task.end_offset - 1}); plan it anew"
         ) from error
+
+
+def task_decoder(
+    task: ScanTask,
+    data: memoryview,
+    origin: int,
+    projection: Projection,
+    max_rows: int,
+    max_bytes: int,
+    check_crc: bool = True,
+) -> ChunkDecoder:
+    """A decoder of what `read_batches` gives; `offset` is among its columns in any case."""
+    wanted = projection.columns
+    return ChunkDecoder(
+        data,
+        projection if "offset" in wanted else Projection((*wanted, "offset")),
+        topic=task.topic,
+        partition=task.partition,
+        origin=origin,
+        source=task.source,
+        max_rows=max_rows,
+        max_bytes=max_bytes,
+        max_decompressed=MAX_DECOMPRESSED,
+        check_crc=check_crc,
+    )
 
 
 def decode_window(
@@ -97,49 +171,60 @@ def decode_window(
     check_crc: bool = True,
 ) -> Iterator[pa.RecordBatch]:
     """What `read_batches` gave, decoded and cut to the task's offsets; `offset` is there in any case."""
-    wanted = projection.columns
-    for batch in iter_record_batches(
-        data,
-        table,
-        topic=task.topic,
-        partition=task.partition,
-        columns=wanted if "offset" in wanted else (*wanted, "offset"),
-        origin=origin,
-        source=task.source,
-        max_rows=max_rows,
-        max_bytes=max_bytes,
-        check_crc=check_crc,
-    ):
+    decoder = task_decoder(task, data, origin, projection, max_rows, max_bytes, check_crc)
+    for batch in decoder.chunks(table):
         yield _cut(batch, task)
 
 
-def read_batches(task: ScanTask, view: FileView) -> Iterator[tuple[memoryview, int, BatchTable]]:
-    """Windows of the file, each with the batches in it that the task wants: (bytes, position, table)."""
-    position = task.start_position
-    end = min(task.end_position, view.size)
-    window = view.window
-    while position < end:
-        data = view.read(position, min(window, end - position))
-        scan = scan_batches(data, origin=position, max_batches=1 << 12, check_crc=False, source=task.source)
-        more = position + len(data) < end
-        table = scan.table
-        if len(table):
-            selected = _select(task, table)
-            if len(selected):
-                yield data, position, selected
-            if table.last_offset[-1] >= task.end_offset - 1:
-                return
-        if scan.fault is not None:
-            if isinstance(scan.fault, TornBatchError) and more:
-                if not len(table):
-                    window *= 2  # a batch larger than the window
-                    continue
-            elif task.is_tail and isinstance(scan.fault, TornBatchError):
-                return
-            else:
-                raise scan.fault
-        window = view.window
-        position = scan.end
+def read_batches(
+    task: ScanTask, view: FileView, window_bytes: int | None = None
+) -> Generator[Window, None, int]:
+    """Windows of the file, each with the batches in it that the task wants; answers the offset it got to.
+
+    Offsets that do not grow are damage: no checksum covers them.
+    """
+    floor, first_last = _floor(task), task.first_last_offset
+    end = min(task.end_position, view.size) if task.is_tail else task.end_position
+    try:
+        for window in read_windows(
+            view, task.start_position, end, window_bytes=window_bytes, name=task.source
+        ):
+            table = window.table
+            if first_last not in (-1, table.last_offset[0]):
+                floor = offset_at(task.url, task.log_name, task.start_position)
+            first_last = -1
+            bad = first_disorder(table, floor)
+            if bad is not None:
+                table = table[:bad]
+            if len(table):
+                selected = _select(task, table)
+                if len(selected):
+                    yield Window(window.data, window.origin, selected)
+                floor = int(table.last_offset[-1]) + 1
+                if floor >= task.end_offset:
+                    return floor
+            if bad is not None:
+                raise _disorder(window.table, bad, floor, task.source)
+    except TornBatchError:
+        if not task.is_tail:
+            raise
+    return floor
+
+
+def _floor(task: ScanTask) -> int:
+    """The lowest offset that the task's file can hold."""
+    name = parse_segment_file(task.log_name)
+    return 0 if name is None else name.offset
+
+
+def _disorder(table: BatchTable, bad: int, floor: int, source: str) -> CorruptRecordError:
+    base, last = int(table.base_offset[bad]), int(table.last_offset[bad])
+    return CorruptRecordError(
+        f"the batch has offsets {base} to {last}, where none below {floor} can be",
+        position=int(table.position[bad]),
+        offset=base,
+        source=source,
+    )
 
 
 def _select(task: ScanTask, table: BatchTable) -> BatchTable:

@@ -15,13 +15,12 @@ import numpy as np
 
 from tidelog.records.columns import numbers
 from tidelog.records.decode import decode_batches
+from tidelog.records.windows import LOOKUP_BYTES
 from tidelog.scanning.partitions import Partition, SegmentFacts
-from tidelog.scanning.tasks import ScanTask, read_batches
+from tidelog.scanning.tasks import NO_END, ScanTask, read_batches
 from tidelog.types import TimestampOffset
 
 __all__ = ["offset_for_timestamp"]
-
-_NO_END = (1 << 63) - 1
 
 
 def offset_for_timestamp(partition: Partition, timestamp: int) -> TimestampOffset | None:
@@ -45,11 +44,10 @@ def _find_in_segment(
     start_offset = partition.log_start_offset
     position = partition.offset_index(segment).lookup(max(floor.offset, start_offset)).position
     task = ScanTask(
-        partition.url, segment.log_name, "", 0, position, segment.size, start_offset, _NO_END, is_last
+        partition.url, segment.log_name, "", 0, position, segment.size, start_offset, NO_END, is_last
     )
-    for data, origin, table in read_batches(
-        task, partition.volume.view(segment.log_name, may_shrink=task.is_tail)
-    ):
+    view = partition.volume.view(segment.log_name)
+    for data, origin, table in read_batches(task, view, LOOKUP_BYTES):
         for batch in np.flatnonzero((table.max_timestamp >= timestamp) & (table.count > 0)).tolist():
             columns = ("offset", "timestamp_ms")
             one = table[batch : batch + 1]

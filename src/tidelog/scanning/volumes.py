@@ -1,35 +1,41 @@
 """Directories to read from, local or remote, without opening them for anything else.
 
-A local log is mapped, so a read costs nothing until its bytes are touched; a remote one is read in large
-ranges. Both look the same from above: `read(position, n)` answers the bytes there, fewer only where the
-file ends.
-
-Another process may be writing the directory. A mapped file that it makes shorter would kill whoever touches
-the bytes that are gone, so what may become shorter is read, not mapped: all that is no log (the indexes of an
-active segment are trimmed when it rolls), and the end of a log that was written to in the last minute.
+Files are read in windows, never mapped: another process may be writing the directory, and a mapped file that
+it makes shorter would kill whoever touches the bytes that are gone. Local and remote files look the same from
+above: `read(position, n)` answers the bytes there, fewer only where the file ends.
 """
 
 from __future__ import annotations
 
-import time
 from typing import Protocol
 from urllib.parse import unquote
 
-from tidelog.storage import LOCAL, map_file, read_file
+from tidelog.storage import LOCAL, FileReader, read_file
 from tidelog.storage.remote import RemoteDirectory, open_ro
 
 __all__ = ["FileView", "LocalVolume", "RemoteVolume", "Volume", "local_path", "open_volume"]
 
 
 class FileView(Protocol):
-    """One file's bytes."""
+    """One file's bytes, to be read by one thread."""
 
-    size: int
-    window: int
-    """How many bytes to ask for at a time."""
+    @property
+    def size(self) -> int:
+        """Its length when it was opened."""
+
+    @property
+    def changed_ns(self) -> int:
+        """When it had been changed last when it was opened; 0 where that is not known."""
+
+    @property
+    def window_bytes(self) -> int:
+        """How many bytes to ask for at a time when all of it is read."""
 
     def read(self, position: int, n: int) -> memoryview:
-        """The `n` bytes from `position` on."""
+        """The `n` bytes from `position` on, fewer where the file ends. Good until the next read."""
+
+    def has_changed(self) -> bool:
+        """Whether it has been changed since it was opened, as far as that can be known."""
 
 
 class Volume(Protocol):
@@ -43,38 +49,11 @@ class Volume(Protocol):
     def size(self, name: str) -> int:
         """A file's length in bytes."""
 
-    def view(self, name: str, *, may_shrink: bool = False) -> FileView:
-        """A file, to read parts of; another process that is writing it `may_shrink` it."""
+    def view(self, name: str) -> FileView:
+        """A file, to read parts of."""
 
     def content(self, name: str) -> bytes:
         """A small file, whole."""
-
-
-_SETTLED_S = 60
-
-
-class _ReadFile:
-    def __init__(self, path: str) -> None:
-        self._file = LOCAL.open(path)
-        self.size = self._file.size()
-        self.window = 8 << 20
-
-    def read(self, position: int, n: int) -> memoryview:
-        return memoryview(self._file.pread(min(n, self.size - position), position))
-
-
-class _MappedFile:
-    def __init__(self, path: str) -> None:
-        self._data = map_file(LOCAL, path)
-        self.size = len(self._data)
-        self.window = 1 << 30
-
-    def read(self, position: int, n: int) -> memoryview:
-        return self._data[position : position + n]
-
-
-def _is_new(path: str) -> bool:
-    return time.time() - LOCAL.stat(path).mtime_ms / 1000 < _SETTLED_S
 
 
 class LocalVolume:
@@ -91,12 +70,9 @@ class LocalVolume:
         """A file's length."""
         return LOCAL.stat(f"{self.url}/{name}").size
 
-    def view(self, name: str, *, may_shrink: bool = False) -> FileView:
-        """A file, mapped if it will stay as long as it is."""
-        path = f"{self.url}/{name}"
-        if name.endswith(".log") and not (may_shrink and _is_new(path)):
-            return _MappedFile(path)
-        return _ReadFile(path)
+    def view(self, name: str) -> FileView:
+        """A file, to read parts of."""
+        return FileReader.open(LOCAL, f"{self.url}/{name}")
 
     def content(self, name: str) -> bytes:
         """A small file, whole."""
@@ -108,10 +84,14 @@ class _RemoteFile:
         self._directory = directory
         self._name = name
         self.size = directory.size(name)
-        self.window = 8 << 20
+        self.changed_ns = 0
+        self.window_bytes = 8 << 20
 
     def read(self, position: int, n: int) -> memoryview:
         return memoryview(self._directory.read_range(self._name, position, min(n, self.size - position)))
+
+    def has_changed(self) -> bool:
+        return False
 
 
 class RemoteVolume:
@@ -129,7 +109,7 @@ class RemoteVolume:
         """A file's length."""
         return self._directory.size(name)
 
-    def view(self, name: str, *, may_shrink: bool = False) -> FileView:
+    def view(self, name: str) -> FileView:
         """A file, to be read in ranges."""
         return _RemoteFile(self._directory, name)
 

@@ -28,6 +28,7 @@ from tidelog.storage.files import (
     DirEntry,
     File,
     FileStat,
+    FileState,
     FileSystem,
     Mapping,
     make_directories,
@@ -36,6 +37,7 @@ from tidelog.storage.files import (
     rename_noreplace,
 )
 from tidelog.storage.local import LOCAL, LocalFileSystem
+from tidelog.storage.reading import FileReader
 
 __all__ = [
     "CANNOT_LINK",
@@ -44,7 +46,9 @@ __all__ = [
     "Directory",
     "EpochEntry",
     "File",
+    "FileReader",
     "FileStat",
+    "FileState",
     "FileSystem",
     "LocalFileSystem",
     "Mapping",

@@ -2,8 +2,8 @@
 
     FileSystem   names: list, stat, exists, is_link, set_mtime, make_directory, open, rename, link, unlink,
                  remove_directory, sync_directory
-    File         bytes of one open file: size, pread, pwrite, pwritev, truncate, allocate, sync, map_readonly,
-                 map_writable, close
+    File         bytes of one open file: size, state, pread, pread_into, pwrite, pwritev, truncate, allocate,
+                 reserve, sync, map_readonly, map_writable, close
     Mapping      a writable view of a file: buffer, flush, close
 
 Each method is one primitive with one effect, so that another implementation can record, delay, reorder, tear
@@ -34,6 +34,7 @@ __all__ = [
     "DirEntry",
     "File",
     "FileStat",
+    "FileState",
     "FileSystem",
     "Mapping",
     "make_directories",
@@ -66,6 +67,16 @@ class FileStat(NamedTuple):
     is_directory: bool
 
 
+class FileState(NamedTuple):
+    """What tells an open file from itself at another time: equal states, an unchanged file."""
+
+    device: int
+    number: int
+    size: int
+    changed_ns: int
+    """When its bytes or its name were changed last."""
+
+
 class Mapping(Protocol):
     """A file's bytes as writable memory, shared with every other view of the file."""
 
@@ -90,8 +101,14 @@ class File(Protocol):
     def size(self) -> int:
         """Its length in bytes, now."""
 
+    def state(self) -> FileState:
+        """Which file it is, how long, and when it was changed last: equal answers, an unchanged file."""
+
     def pread(self, n: int, position: int) -> bytes:
         """The `n` bytes from `position` on; fewer only where the file ends."""
+
+    def pread_into(self, buffer: memoryview, position: int) -> int:
+        """Fill `buffer` with the bytes from `position` on; how many: fewer only where the file ends."""
 
     def pwrite(self, data: ReadableBuffer, position: int) -> int:
         """Write all of `data` at `position`; answers its length. After an OSError any part may be written."""

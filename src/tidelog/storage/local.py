@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tidelog.storage.files import DirEntry, FileStat
+from tidelog.storage.files import DirEntry, FileStat, FileState
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, StrPath
@@ -173,6 +173,11 @@ class LocalFile:
         handle = self._handle or self._live()
         return os.fstat(handle.number).st_size
 
+    def state(self) -> FileState:
+        """Which file it is, how long, and when it was changed last."""
+        found = os.fstat((self._handle or self._live()).number)
+        return FileState(found.st_dev, found.st_ino, found.st_size, max(found.st_mtime_ns, found.st_ctime_ns))
+
     def pread(self, n: int, position: int) -> bytes:
         """The `n` bytes from `position` on; fewer only where the file ends."""
         handle = self._handle or self._live()
@@ -185,6 +190,14 @@ class LocalFile:
                 got += len(data)
             data = b"".join(parts)
         return data
+
+    def pread_into(self, buffer: memoryview, position: int) -> int:
+        """Fill `buffer` with the bytes from `position` on; how many: fewer only where the file ends."""
+        handle = self._handle or self._live()
+        got, wanted = 0, len(buffer)
+        while got < wanted and (n := os.preadv(handle.number, [buffer[got:]], position + got)):
+            got += n
+        return got
 
     def pwrite(self, data: ReadableBuffer, position: int) -> int:
         """Write all of `data` at `position`."""

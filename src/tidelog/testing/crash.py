@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tidelog.storage.files import DirEntry, FileStat, FileSystem
+from tidelog.storage.files import DirEntry, FileStat, FileState, FileSystem
 from tidelog.testing.copies import copy_tree
 from tidelog.testing.journal import (
     ROOT,
@@ -170,9 +170,20 @@ class CrashFile:
         """Its length in bytes, now."""
         return self._live().size
 
+    def state(self) -> FileState:
+        """Which file it is, how long, and when it was changed last."""
+        inode = self._live()
+        return FileState(0, inode.number, inode.size, inode.mtime_ms * 1_000_000)
+
     def pread(self, n: int, position: int) -> bytes:
         """The `n` bytes from `position` on; fewer only where the file ends."""
         return self._live().content(position, position + n)
+
+    def pread_into(self, buffer: memoryview, position: int) -> int:
+        """Fill `buffer` with the bytes from `position` on; fewer only where the file ends."""
+        data = self.pread(len(buffer), position)
+        buffer[: len(data)] = data
+        return len(data)
 
     def pwrite(self, data: ReadableBuffer, position: int) -> int:
         """Write all of `data` at `position`."""

@@ -20,7 +20,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from tidelog.storage.files import DirEntry, File, FileStat, FileSystem, Mapping
+from tidelog.storage.files import DirEntry, File, FileStat, FileState, FileSystem, Mapping
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, StrPath
@@ -230,10 +230,19 @@ class FaultyFile:
         """Its length in bytes, now."""
         return self._inner.size()
 
+    def state(self) -> FileState:
+        """Which file it is, how long, and when it was changed last."""
+        return self._inner.state()
+
     def pread(self, n: int, position: int) -> bytes:
         """The `n` bytes from `position` on; fewer only where the file ends."""
         self._fs.check("pread", self.path, position, n)
         return self._inner.pread(n, position)
+
+    def pread_into(self, buffer: memoryview, position: int) -> int:
+        """Fill `buffer` with the bytes from `position` on; fewer only where the file ends."""
+        self._fs.check("pread", self.path, position, len(buffer))
+        return self._inner.pread_into(buffer, position)
 
     def pwrite(self, data: ReadableBuffer, position: int) -> int:
         """Write all of `data` at `position`, or as much as the fault lets through."""

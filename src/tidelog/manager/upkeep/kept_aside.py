@@ -12,7 +12,7 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tidelog.storage.files import DirEntry, File, FileStat, FileSystem, Mapping
+from tidelog.storage.files import DirEntry, File, FileStat, FileState, FileSystem, Mapping
 from tidelog.storage.names import FileKind
 
 if TYPE_CHECKING:
@@ -137,8 +137,14 @@ class _KeepingFile:
     def size(self) -> int:
         return self._inner.size()
 
+    def state(self) -> FileState:
+        return self._inner.state()
+
     def pread(self, n: int, position: int) -> bytes:
         return self._inner.pread(n, position)
+
+    def pread_into(self, buffer: memoryview, position: int) -> int:
+        return self._inner.pread_into(buffer, position)
 
     def pwrite(self, data: ReadableBuffer, position: int) -> int:
         return self._inner.pwrite(data, position)

@@ -1,0 +1,82 @@
+"""Damage, or a file that its writer changed while it was read?
+
+Nothing is locked: a writer may cut the file, write it anew or put another in its place between two reads, and
+what was read then makes no sense. That is not damage, and reading again helps. Damage stays where it is. So a
+fault is looked at once more:
+
+1. A file that has not been changed since it was opened, nor shortly before (clocks of file systems tick every
+   few milliseconds), is damaged.
+2. Else it is opened anew and read from its start. If the same batch is at fault again, it is damaged.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+from tidelog.errors import CorruptRecordError, DataLossError
+from tidelog.records.batches import first_disorder
+from tidelog.records.decode import decode_batches
+from tidelog.records.windows import Window, read_windows
+from tidelog.scanning.volumes import FileView, open_volume
+
+__all__ = ["offset_at", "was_changed"]
+
+_SETTLED_NS = 1_000_000_000
+
+
+def was_changed(
+    source: str, view: FileView, fault: CorruptRecordError, open_view: Callable[[], FileView]
+) -> bool:
+    """Whether a fault that was met in a file is its writer's doing, not damage."""
+    settled = time.time_ns() - view.changed_ns > _SETTLED_NS
+    if not view.changed_ns or (settled and not view.has_changed()):
+        return False
+    try:
+        again = open_view()
+    except DataLossError:
+        return True
+    try:
+        for data, origin, table in _walk(again, source):
+            here = int(table.position.searchsorted(fault.position))
+            if here < len(table) and table.position[here] == fault.position:
+                decode_batches(data, table[here : here + 1], origin=origin, source=source)
+                return True
+            if table.end > fault.position:
+                return True  # no batch begins there any more
+    except CorruptRecordError as error:
+        return error.position != fault.position
+    return True
+
+
+def offset_at(url: str, name: str, position: int) -> int:
+    """The least offset that the batch at a position can have, told by those before it and not by an index.
+
+    Raises CorruptRecordError where no batch begins there.
+    """
+    floor, source = 0, f"{url}/{name}"
+    for _, _, table in _walk(open_volume(url).view(name), source):
+        here = int(table.position.searchsorted(position))
+        if here < len(table) and table.position[here] == position:
+            return int(table.last_offset[here - 1]) + 1 if here else floor
+        if table.end > position:
+            break
+        floor = int(table.last_offset[-1]) + 1
+    raise CorruptRecordError(
+        "the offset index has an entry where no batch begins", position=position, source=source
+    )
+
+
+def _walk(view: FileView, source: str) -> Iterator[Window]:
+    """A file's batches from its start on, their checksums and their order checked."""
+    floor = 0
+    for window in read_windows(view, 0, view.size, check_crc=True, name=source):
+        table = window.table
+        bad = first_disorder(table, floor)
+        if bad is None:
+            floor = int(table.last_offset[-1]) + 1
+            yield window
+            continue
+        if bad:
+            yield Window(window.data, window.origin, table[:bad])
+        raise CorruptRecordError("offsets go back", position=int(table.position[bad]), source=source)
