@@ -84,7 +84,8 @@ def test_a_range_is_cut_to_the_offset(golden: GoldenPartition) -> None:
     for first, last in ((0.2, 0.8), (0.5, 0.5), (0.0, 0.1), (0.9, 1.0)):
         start = offsets[int(first * (len(offsets) - 1))]
         end = offsets[int(last * (len(offsets) - 1))] + 1
-        got = tidelog.scan(golden.directory, start=start, end=end, split_bytes=700).read_all()
+        got = tidelog.scan(golden.directory, start=start, end=end, split_bytes=700, control_records=True)
+        got = got.read_all()
         assert got.to_pylist() == [row for row in all_rows if start <= row["offset"] < end]
 
 

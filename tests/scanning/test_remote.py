@@ -32,7 +32,7 @@ def root() -> Iterator[str]:
 
 @pytest.mark.parametrize("split_bytes", [1 << 30, 2000])
 def test_the_same_records(root: str, split_bytes: int) -> None:
-    got = tidelog.scan(root, split_bytes=split_bytes).read_all().to_pylist()
+    got = tidelog.scan(root, split_bytes=split_bytes, control_records=True).read_all().to_pylist()
     wanted = [row for name in sorted(NAMES) for row in expected.rows(golden_partition(name))]
     assert got == wanted
 

@@ -140,20 +140,32 @@ class BatchTable:
         return int(self.rows[-1, 0] + self.rows[-1, 1])
 
 
-def first_disorder(table: BatchTable, floor: int) -> int | None:
-    """The first batch whose offsets do not come after those before it, which end below `floor`; or None.
+def first_disorder(
+    table: BatchTable, floor: int, limit: int = (1 << 63) - 1, *, follows: bool = True
+) -> int | None:
+    """The first batch whose offsets cannot be right: they come after those before it, within [floor, limit).
 
-    No checksum covers a base offset: only its neighbours tell that it is wrong.
+    No checksum covers a base offset: only its neighbours tell that it is wrong. Where two batches are at odds
+    it is the first of them if it alone leaves a gap, else the second. `follows` says whether `floor` is where
+    the batch before the table ended, or just no offset can be lower.
     """
     if not len(table):
         return None
     last = table.last_offset
     # The base offset of a compressed message of magic 0 or 1 is not known before it is decoded.
     first = np.where(table.magic < 2, last, table.base_offset)
-    bad = last < first
-    bad[0] |= first[0] < floor
-    bad[1:] |= first[1:] <= last[:-1]
-    return int(bad.argmax()) if bad.any() else None
+    before = np.concatenate(([floor - 1], last[:-1]))
+    bad = (first <= before) | (last < first) | (last >= limit)
+    if not bad.any():
+        return None
+    at = int(bad.argmax())
+    if (
+        at >= (1 if follows else 2)
+        and last[at] >= first[at] > before[at - 1]
+        and first[at - 1] > before[at - 1] + 1
+    ):
+        return at - 1
+    return at
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,12 @@ Nothing is locked: a writer may cut the file, write it anew or put another in it
 what was read then makes no sense. That is not damage, and reading again helps. Damage stays where it is. So a
 fault is looked at once more:
 
-1. A file that has not been changed since it was opened, nor shortly before (clocks of file systems tick every
-   few milliseconds), is damaged.
+1. A file that has not been changed since the read was planned, nor in the minute before, is damaged.
 2. Else it is opened anew and read from its start. If the same batch is at fault again, it is damaged.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 
 from tidelog.errors import CorruptRecordError, DataLossError
@@ -22,15 +20,18 @@ from tidelog.scanning.volumes import FileView, open_volume
 
 __all__ = ["offset_at", "was_changed"]
 
-_SETTLED_NS = 1_000_000_000
+_MARGIN_NS = 60_000_000_000  # the clock of a file server may be another
 
 
 def was_changed(
-    source: str, view: FileView, fault: CorruptRecordError, open_view: Callable[[], FileView]
+    source: str,
+    view: FileView,
+    fault: CorruptRecordError,
+    planned_ns: int,
+    open_view: Callable[[], FileView],
 ) -> bool:
     """Whether a fault that was met in a file is its writer's doing, not damage."""
-    settled = time.time_ns() - view.changed_ns > _SETTLED_NS
-    if not view.changed_ns or (settled and not view.has_changed()):
+    if not view.changed_ns or (view.changed_ns < planned_ns - _MARGIN_NS and not view.has_changed()):
         return False
     try:
         again = open_view()
@@ -45,7 +46,7 @@ def was_changed(
             if table.end > fault.position:
                 return True  # no batch begins there any more
     except CorruptRecordError as error:
-        return error.position != fault.position
+        return error.position != fault.position and again.has_changed()
     return True
 
 

@@ -11,23 +11,26 @@ checkpoints say nothing of them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
-from tidelog.errors import InvalidInputError
+from tidelog.errors import DataLossError, InvalidIndexError, InvalidInputError
 from tidelog.index import OffsetIndex, TimeIndex
 from tidelog.scanning.volumes import Volume, local_path, open_volume
 from tidelog.storage import Directory
 from tidelog.storage.checkpoints import parse_offsets
 from tidelog.storage.names import (
+    CLUSTER_METADATA_TOPIC,
     DirectoryState,
     FileKind,
     PartitionDirectoryName,
     Transient,
     format_segment_file,
+    is_internal_topic,
     parse_partition_directory,
     parse_segment_file,
 )
@@ -35,12 +38,26 @@ from tidelog.storage.remote import glob_directories
 from tidelog.storage.write_journal import JOURNAL_FILE, PendingPartition, parse_journal
 from tidelog.types import TopicPartition
 
-__all__ = ["Partition", "Paths", "Root", "SegmentFacts", "find_partitions", "list_partitions"]
+__all__ = [
+    "Partition",
+    "Paths",
+    "Root",
+    "SegmentFacts",
+    "find_partitions",
+    "list_partitions",
+    "look_steadily",
+]
 
 Paths = str | Path | Iterable[str | Path]
 """A root or partition directory, or several."""
 
+_T = TypeVar("_T")
 _Index = TypeVar("_Index", OffsetIndex, TimeIndex)
+
+_log = logging.getLogger(__name__)
+
+_TRIES = 10
+"""Looks at a partition whose files change with every look."""
 
 _LOG_START_CHECKPOINT = "log-start-offset-checkpoint"
 _HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
@@ -54,6 +71,10 @@ class Root:
         self.url = url
         self._has_journal = has_journal
         self._pending_before = self._pending()  # before anything in here is looked at
+
+    def again(self) -> Root:
+        """The same directory, to be looked at anew."""
+        return Root(self.url, has_journal=self._has_journal)
 
     def pending(self, name: TopicPartition) -> PendingPartition | None:
         """How a partition was before a bulk write that is being published, or was left half published."""
@@ -84,7 +105,11 @@ class Root:
             data = open_volume(self.url).content(name)
         except OSError:
             return None
-        return parse_offsets(data, f"{self.url}/{name}")
+        try:
+            return parse_offsets(data, f"{self.url}/{name}")
+        except InvalidIndexError as error:  # as Kafka does: a checkpoint that is damaged tells nothing
+            _log.warning("%s; it is ignored", error)
+            return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +147,23 @@ class Partition:
     def __repr__(self) -> str:
         """With its place."""
         return f"Partition({self.url!r})"
+
+    def again(self) -> Partition:
+        """The same directory, to be looked at anew."""
+        root = None if self._root is None else self._root.again()
+        fresh = Partition(self.url, self.topic_partition, root, self.state)
+        fresh.is_named = self.is_named
+        return fresh
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether it is of a topic of Kafka's own, which consumers do not read unless they name it."""
+        return is_internal_topic(self.topic_partition.topic) or self.is_metadata_log
+
+    @property
+    def is_metadata_log(self) -> bool:
+        """Whether it is the cluster's metadata log."""
+        return self.topic_partition.topic == CLUSTER_METADATA_TOPIC
 
     @cached_property
     def volume(self) -> Volume:
@@ -211,13 +253,32 @@ class Partition:
         """
         if kind.KIND not in segment.kinds:
             return kind.from_bytes(Directory(self.url), segment.base_offset, b"")
-        data = self.volume.content(format_segment_file(segment.base_offset, kind.KIND))
+        try:
+            data = self.volume.content(format_segment_file(segment.base_offset, kind.KIND))
+        except FileNotFoundError:  # deleted since it was listed: an index is a hint, and can be done without
+            data = b""
         index = kind.from_bytes(Directory(self.url), segment.base_offset, data)
         sound = index.growing_entries()
         if sound == index.entries and any(data[: kind.ENTRY_SIZE]):
             return index
         whole = data[: max(sound - 1, 0) * kind.ENTRY_SIZE] if any(data[: kind.ENTRY_SIZE]) else b""
         return kind.from_bytes(Directory(self.url), segment.base_offset, whole)
+
+
+def look_steadily(partition: Partition, look: Callable[[Partition], _T]) -> _T:
+    """What a look at a partition finds; once more where its writer has changed the files meanwhile.
+
+    DataLossError where the partition has gone, or changes with every look.
+    """
+    for _ in range(_TRIES):
+        try:
+            return look(partition)
+        except (DataLossError, FileNotFoundError) as error:
+            last = error
+            if "://" not in partition.url and not Path(partition.url).is_dir():
+                raise DataLossError(f"{partition.url} has gone while it was looked at") from error
+            partition = partition.again()
+    raise DataLossError(f"{partition.url} changed with every look at it: try again") from last
 
 
 def list_partitions(path: Paths, *, marked: bool = False) -> list[Partition]:
@@ -238,14 +299,19 @@ def list_partitions(path: Paths, *, marked: bool = False) -> list[Partition]:
 
 
 def find_partitions(
-    path: Paths, topics: Collection[str] | None = None, *, marked: bool = False
+    path: Paths, topics: Collection[str] | None = None, *, marked: bool = False, internal: bool = True
 ) -> list[Partition]:
-    """As `list_partitions`, of the `topics` named (None: all); InvalidInputError where there is none."""
+    """As `list_partitions`, of the `topics` named (None: all); InvalidInputError where there is none.
+
+    Without `internal`, Kafka's own topics (`__consumer_offsets` and such) are left out unless they are named,
+    by their topic or by their directory.
+    """
     paths = [path] if isinstance(path, (str, Path)) else list(path)
     found = [
         partition
         for partition in list_partitions(paths, marked=marked)
-        if topics is None or partition.topic_partition.topic in topics
+        if (internal or partition.is_named or not partition.is_internal or topics is not None)
+        and (topics is None or partition.topic_partition.topic in topics)
     ]
     missing = set(topics or ()) - {partition.topic_partition.topic for partition in found}
     if missing:

@@ -35,6 +35,8 @@ class Stretch:
     is_last: bool
     first_last_offset: int = -1
     """The last offset of the batch at the start, as the offset index has it; -1 where that is not known."""
+    next_base: int = (1 << 63) - 1
+    """Where the next segment begins."""
 
 
 def segments_in_range(segments: Sequence[SegmentFacts], start: int, end: int) -> list[SegmentFacts]:
@@ -63,7 +65,8 @@ def plan_stretches(
     for segment in segments_in_range(segments, start, end):
         is_last = segment is segments[-1]
         inner_start = start > segment.base_offset
-        inner_end = not is_last and end < _next_base(segments, segment)
+        next_base = (1 << 63) - 1 if is_last else _next_base(segments, segment)
+        inner_end = end < next_base and not is_last
         if segment.size <= split_bytes and not inner_start and not inner_end:
             cuts, known = [0, segment.size], {}
         else:
@@ -74,7 +77,7 @@ def plan_stretches(
                 cut: int(offsets[slot]) for cut, slot in zip(cuts, slots, strict=True) if slot < len(offsets)
             }
         stretches += [
-            Stretch(segment, a, b, is_last and b == segment.size, known.get(a, -1) if a else -1)
+            Stretch(segment, a, b, is_last and b == segment.size, known.get(a, -1) if a else -1, next_base)
             for a, b in pairwise(cuts)
             if b > a
         ]

@@ -56,7 +56,8 @@ def plan_range(
     partition, start, end = wanted.partition, wanted.start, wanted.end
     if start >= end:
         return []
-    aborted = aborted_transactions(partition, start, end) if committed_only else ()
+    known = aborted_transactions(partition, start, end) if committed_only else ()
+    aborted = tuple(Aborted(txn.producer_id, txn.first_offset, txn.last_offset) for txn in known)
     shares = _by_segment(partition, aborted)
     name = partition.topic_partition
     return [
@@ -74,6 +75,7 @@ def plan_range(
             aborted=shares.get(stretch.segment.base_offset, ()),
             with_control=with_control,
             first_last_offset=stretch.first_last_offset,
+            next_base=stretch.next_base,
         )
         for stretch in plan_stretches(
             partition.segments, start, end, lambda segment: _entries(partition, segment), split_bytes

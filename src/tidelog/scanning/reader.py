@@ -17,14 +17,14 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tidelog.errors import InvalidInputError
+from tidelog.errors import CorruptRecordError, InvalidInputError
 from tidelog.records.decode import MAX_BYTES, MAX_ROWS
 from tidelog.records.schema import Projection
-from tidelog.scanning.partitions import Partition, find_partitions
+from tidelog.scanning.partitions import Partition, find_partitions, look_steadily
 from tidelog.scanning.plan import DEFAULT_SPLIT_BYTES
 from tidelog.scanning.ranges import OffsetRange, is_committed, plan_range
-from tidelog.scanning.stability import log_end_offset, stable_offset
-from tidelog.scanning.tasks import ScanTask, open_view, run_task
+from tidelog.scanning.stability import find_log_end, stable_offset
+from tidelog.scanning.tasks import NO_END, ScanTask, open_view, run_task
 from tidelog.scanning.timestamps import offset_for_timestamp
 
 __all__ = ["Bound", "plan_scan", "scan"]
@@ -45,6 +45,7 @@ def scan(
     start: Bound = None,
     end: Bound = None,
     isolation: str = "read_uncommitted",
+    control_records: bool = False,
     columns: Iterable[str] | None = None,
     threads: int = 1,
     split_bytes: int | None = None,
@@ -55,9 +56,14 @@ def scan(
 
     `path` is a root directory, a partition directory, several of them, a glob, or an fsspec URL. `start` is
     included, `end` is not; an aware `datetime` means the first record at or after that time.
-    `isolation="read_committed"` leaves out aborted data, markers and what lies past the last stable offset.
+    As for a consumer, Kafka's own topics are read only where they are named, and control records (markers of
+    transactions) only with `control_records`. `isolation="read_committed"` leaves out aborted data and what
+    lies past the last stable offset.
+
     The result is read once; DuckDB, Polars and pandas take it as it is. Files are only read; a log that is
-    being written is read up to its last whole batch.
+    being written is read up to its last whole batch. At damage, what comes before it is given out, then
+    CorruptRecordError raised. DataLossError says that the log was cut, compacted or deleted while it was
+    read: scan again.
     """
     projection = Projection.of(columns)
     if threads < 1:
@@ -69,6 +75,7 @@ def scan(
         start=start,
         end=end,
         isolation=isolation,
+        control_records=control_records,
         split_bytes=_split_bytes(threads) if split_bytes is None else split_bytes,
     )
     if max_bytes is None:
@@ -94,6 +101,7 @@ def plan_scan(
     start: Bound = None,
     end: Bound = None,
     isolation: str = "read_uncommitted",
+    control_records: bool = False,
     split_bytes: int = DEFAULT_SPLIT_BYTES,
 ) -> list[ScanTask]:
     """The tasks of a scan: values that can be pickled and run anywhere the files can be read."""
@@ -102,28 +110,39 @@ def plan_scan(
         raise InvalidInputError(f"split_bytes must be 1 or more, not {split_bytes}")
     named = {topics} if isinstance(topics, str) else topics
     tasks: list[ScanTask] = []
-    for partition in find_partitions(path, named):
+    for partition in find_partitions(path, named, internal=False):
         if partitions is None or partition.topic_partition.partition in partitions:
-            wanted = _resolve_range(partition, start, end, committed_only)
-            tasks += plan_range(wanted, committed_only=committed_only, split_bytes=split_bytes)
+            tasks += look_steadily(
+                partition,
+                lambda one: plan_range(
+                    _resolve_range(one, start, end, committed_only),
+                    committed_only=committed_only,
+                    with_control=control_records,
+                    split_bytes=split_bytes,
+                ),
+            )
     return tasks
 
 
 def _resolve_range(partition: Partition, start: Bound, end: Bound, committed_only: bool) -> OffsetRange:
-    number = partition.topic_partition.partition
-    last = log_end_offset(partition)
-    first = max(
-        _resolve(partition, number, start, partition.log_start_offset, last), partition.log_start_offset
-    )
-    stop = min(_resolve(partition, number, end, last, last), last)
+    """The offsets that are meant. What comes before damage is read first: reading will meet it, and raise."""
+    log_end, fault = find_log_end(partition)
+    first = max(_resolve(partition, start, partition.log_start_offset, log_end), partition.log_start_offset)
+    try:
+        stop = _resolve(partition, end, NO_END, log_end)
+    except CorruptRecordError:  # the time that is asked for lies behind damage
+        stop = NO_END
+    if stop >= log_end:
+        stop = log_end if fault is None else NO_END
     if committed_only:
-        stop = min(stop, stable_offset(partition, last))
+        stable = stable_offset(partition, log_end, damage_ends_it=True)
+        stop = min(stop, stable) if stable < log_end else stop
     return OffsetRange(partition, first, stop)
 
 
-def _resolve(partition: Partition, number: int, bound: Bound, default: int, log_end: int) -> int:
+def _resolve(partition: Partition, bound: Bound, default: int, log_end: int) -> int:
     if isinstance(bound, Mapping):
-        bound = bound.get(number)
+        bound = bound.get(partition.topic_partition.partition)
     if bound is None:
         return default
     if isinstance(bound, datetime):

@@ -14,25 +14,25 @@ from dataclasses import dataclass
 import numpy as np
 
 from tidelog.errors import CorruptRecordError
+from tidelog.index import AbortedTxn
 from tidelog.log.producers.markers import read_markers
 from tidelog.log.producers.producers import ProducerStateManager
-from tidelog.records.batches import BatchTable
+from tidelog.records.windows import Window
 from tidelog.scanning.partitions import Partition, SegmentFacts
 from tidelog.scanning.plan import segments_in_range
-from tidelog.scanning.tasks import Aborted, ScanTask, read_batches
+from tidelog.scanning.tasks import NO_END, ScanTask, read_batches, settled
 from tidelog.storage.names import FileKind, format_segment_file
 
 __all__ = [
     "LogTail",
     "Transactions",
     "aborted_transactions",
+    "find_log_end",
     "log_end_offset",
     "log_tail",
     "read_segment",
     "stable_offset",
 ]
-
-_NO_END = (1 << 63) - 1
 
 _ABORTED_ENTRY = np.dtype(
     [("version", ">i2"), ("producer", ">i8"), ("first", ">i8"), ("last", ">i8"), ("stable", ">i8")]
@@ -66,17 +66,22 @@ def log_tail(partition: Partition, since: LogTail | None = None, *, damage_ends_
             tail = _read_tail(partition, since, False)
             if tail.position > since.position or segment.size == since.position:
                 return tail
-    _, positions = partition.offset_index(segment).entries_array()
+    offsets, positions = partition.offset_index(segment).entries_array()
     within = positions[positions < segment.size]  # after a power cut the index may know more than the log
-    position = int(within[-1]) if len(within) else 0
-    return _read_tail(partition, LogTail(segment.base_offset, position, segment.base_offset), damage_ends_it)
+    last = len(within) - 1
+    start = LogTail(segment.base_offset, int(within[last]) if len(within) else 0, segment.base_offset)
+    return _read_tail(partition, start, damage_ends_it, int(offsets[last]) if len(within) else -1)
 
 
-def _read_tail(partition: Partition, tail: LogTail, damage_ends_it: bool) -> LogTail:
-    """The tail after what follows `tail`."""
+def _read_tail(
+    partition: Partition, tail: LogTail, damage_ends_it: bool, first_last_offset: int = -1
+) -> LogTail:
+    """The tail after what follows `tail`; the index may tell the last offset of the batch there."""
     position, end = tail.position, tail.end_offset
     try:
-        for _, _, table in read_segment(partition, partition.segments[-1], position):
+        for _, _, table in read_segment(
+            partition, partition.segments[-1], position, first_last_offset=first_last_offset
+        ):
             if table.base_offset[0] < end:
                 raise CorruptRecordError(f"offsets go back from {end} to {table.base_offset[0]}")
             position, end = table.end, int(table.last_offset[-1]) + 1
@@ -91,6 +96,14 @@ def log_end_offset(partition: Partition, *, damage_ends_it: bool = False) -> int
     return partition.published_end(log_tail(partition, damage_ends_it=damage_ends_it).end_offset)
 
 
+def find_log_end(partition: Partition) -> tuple[int, CorruptRecordError | None]:
+    """The offset after the last whole batch on disk, or before the damage that ends the log."""
+    try:
+        return log_end_offset(partition), None
+    except CorruptRecordError as error:
+        return log_end_offset(partition, damage_ends_it=True), error
+
+
 class Transactions:
     """The open transactions of a log; each look reads only what has come since the last one."""
 
@@ -98,8 +111,21 @@ class Transactions:
         self._producers: ProducerStateManager | None = None
         self._place = (0, 0)
 
-    def stable_offset(self, partition: Partition, end: int) -> int:
-        """The last stable offset of a log that ends at `end`, or whose high watermark that is."""
+    def stable_offset(self, partition: Partition, end: int, *, damage_ends_it: bool = False) -> int:
+        """The last stable offset of a log that ends at `end`, or whose high watermark that is.
+
+        A damaged batch raises. With `damage_ends_it` the answer is `end` where no transaction is open before
+        it: a reader will meet the damage itself.
+        """
+        try:
+            return self._stable_offset(partition, end)
+        except CorruptRecordError:
+            producers = self._producers
+            if not damage_ends_it or producers is None or producers.first_undecided_offset is not None:
+                raise
+            return end
+
+    def _stable_offset(self, partition: Partition, end: int) -> int:
         producers = self._producers
         if producers is None or producers.map_end_offset > end:
             producers = self._producers = _snapshot_state(partition, end)
@@ -118,9 +144,9 @@ class Transactions:
         return end if undecided is None else max(undecided, partition.log_start_offset)
 
 
-def stable_offset(partition: Partition, end: int) -> int:
-    """The last stable offset of a log that ends at `end`, or whose high watermark that is."""
-    return Transactions().stable_offset(partition, end)
+def stable_offset(partition: Partition, end: int, *, damage_ends_it: bool = False) -> int:
+    """The last stable offset of a log that ends at `end`, see `Transactions.stable_offset`."""
+    return Transactions().stable_offset(partition, end, damage_ends_it=damage_ends_it)
 
 
 def _snapshot_state(partition: Partition, end: int) -> ProducerStateManager:
@@ -138,7 +164,7 @@ def _snapshot_state(partition: Partition, end: int) -> ProducerStateManager:
     return producers
 
 
-def aborted_transactions(partition: Partition, start: int, end: int) -> tuple[Aborted, ...]:
+def aborted_transactions(partition: Partition, start: int, end: int) -> tuple[AbortedTxn, ...]:
     """The aborted transactions that overlap [start, end).
 
     An abort stands in the transaction index of the segment that holds its marker, which may be a later
@@ -152,16 +178,30 @@ def aborted_transactions(partition: Partition, start: int, end: int) -> tuple[Ab
         data = partition.volume.content(format_segment_file(segment.base_offset, FileKind.TXN_INDEX))
         entries = np.frombuffer(data, _ABORTED_ENTRY, count=len(data) // _ABORTED_ENTRY.itemsize)
         overlapping = entries[(entries["last"] >= start) & (entries["first"] < end)]
-        found += [Aborted(*entry) for entry in overlapping[["producer", "first", "last"]].tolist()]
+        found += [AbortedTxn(*entry[1:]) for entry in overlapping.tolist()]
     return tuple(found)
 
 
 def read_segment(
-    partition: Partition, segment: SegmentFacts, position: int, start_offset: int = 0, end: int = _NO_END
-) -> Iterator[tuple[memoryview, int, BatchTable]]:
+    partition: Partition,
+    segment: SegmentFacts,
+    position: int,
+    start_offset: int = 0,
+    end: int = NO_END,
+    first_last_offset: int = -1,
+) -> Iterator[Window]:
     """A segment's batches from a position on (see `read_batches`); of the last one up to a torn one."""
-    is_last = segment is partition.segments[-1]
     task = ScanTask(
-        partition.url, segment.log_name, "", 0, position, segment.size, start_offset, end, is_last
+        partition.url,
+        segment.log_name,
+        "",
+        0,
+        position,
+        segment.size,
+        start_offset,
+        end,
+        is_tail=segment is partition.segments[-1],
+        first_last_offset=first_last_offset,
     )
-    return read_batches(task, partition.volume.view(segment.log_name))
+    view = partition.volume.view(segment.log_name)
+    return settled(task, view, read_batches(task, view))

@@ -8,13 +8,14 @@ size after decoding.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
-from tidelog.errors import CorruptRecordError, DataLossError, TornBatchError
+from tidelog.errors import CorruptRecordError, DataLossError, TidelogError, TornBatchError
 from tidelog.log.read.committed import Aborted, committed
 from tidelog.records.batches import BatchTable, first_disorder
 from tidelog.records.chunks import ChunkDecoder
@@ -36,6 +37,7 @@ __all__ = [
     "open_view",
     "read_batches",
     "run_task",
+    "settled",
 ]
 
 NO_END = (1 << 63) - 1
@@ -62,6 +64,10 @@ class ScanTask:
     """Whether control records come too, where not only committed data is wanted."""
     first_last_offset: int = -1
     """The last offset of the batch at the start, as the offset index has it; -1 where that is not known."""
+    next_base: int = NO_END
+    """Where the next segment begins."""
+    planned_ns: int = field(default_factory=time.time_ns, compare=False)
+    """When it was made."""
 
     @property
     def size(self) -> int:
@@ -106,9 +112,29 @@ def run_task(
                 if cut.num_rows:
                     yield cut if "offset" in projection.columns else cut.select(projection.columns)
     except CorruptRecordError as error:
-        if was_changed(task.source, view, error, lambda: open_view(task)):
-            raise _changed(task) from error
-        raise
+        told = _told(task, view, error)
+        if told is error:
+            raise
+        raise told from error
+
+
+def settled(task: ScanTask, view: FileView, windows: Iterator[Window]) -> Iterator[Window]:
+    """The windows of a task; a fault that is its writer's doing is told as a DataLossError."""
+    try:
+        yield from windows
+    except CorruptRecordError as error:
+        told = _told(task, view, error)
+        if told is error:
+            raise
+        raise told from error
+
+
+def _told(task: ScanTask, view: FileView, error: CorruptRecordError) -> TidelogError:
+    return (
+        _changed(task)
+        if was_changed(task.source, view, error, task.planned_ns, lambda: open_view(task))
+        else error
+    )
 
 
 def _check_end(task: ScanTask, reached: int) -> None:
@@ -185,6 +211,7 @@ def read_batches(
     """
     floor, first_last = _floor(task), task.first_last_offset
     end = min(task.end_position, view.size) if task.is_tail else task.end_position
+    follows, is_done = task.start_position == 0, False
     try:
         for window in read_windows(
             view, task.start_position, end, window_bytes=window_bytes, name=task.source
@@ -193,18 +220,24 @@ def read_batches(
             if first_last not in (-1, table.last_offset[0]):
                 floor = offset_at(task.url, task.log_name, task.start_position)
             first_last = -1
-            bad = first_disorder(table, floor)
-            if bad is not None:
+            bad = first_disorder(table, floor, task.next_base, follows=follows)
+            follows = True
+            if bad is not None and not is_done:
                 table = table[:bad]
-            if len(table):
+            if is_done and bad is None:
+                return floor
+            if len(table) and not is_done:
                 selected = _select(task, table)
                 if len(selected):
                     yield Window(window.data, window.origin, selected)
-                floor = int(table.last_offset[-1]) + 1
-                if floor >= task.end_offset:
-                    return floor
             if bad is not None:
-                raise _disorder(window.table, bad, floor, task.source)
+                raise _disorder(window.table, bad, task.source)
+            leaps = table.base_offset[-1] > (table.last_offset[-2] + 1 if len(table) > 1 else floor)
+            floor = int(table.last_offset[-1]) + 1
+            if floor >= task.end_offset:
+                if not leaps:
+                    return floor
+                is_done = True  # if its offsets are right: the next ones tell
     except TornBatchError:
         if not task.is_tail:
             raise
@@ -217,10 +250,10 @@ def _floor(task: ScanTask) -> int:
     return 0 if name is None else name.offset
 
 
-def _disorder(table: BatchTable, bad: int, floor: int, source: str) -> CorruptRecordError:
+def _disorder(table: BatchTable, bad: int, source: str) -> CorruptRecordError:
     base, last = int(table.base_offset[bad]), int(table.last_offset[bad])
     return CorruptRecordError(
-        f"the batch has offsets {base} to {last}, where none below {floor} can be",
+        f"the batch has offsets {base} to {last}, which its neighbours contradict",
         position=int(table.position[bad]),
         offset=base,
         source=source,

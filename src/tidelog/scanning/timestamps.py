@@ -17,10 +17,11 @@ from tidelog.records.columns import numbers
 from tidelog.records.decode import decode_batches
 from tidelog.records.windows import LOOKUP_BYTES
 from tidelog.scanning.partitions import Partition, SegmentFacts
-from tidelog.scanning.tasks import NO_END, ScanTask, read_batches
+from tidelog.scanning.stability import read_segment
+from tidelog.scanning.tasks import NO_END, ScanTask, read_batches, settled
 from tidelog.types import TimestampOffset
 
-__all__ = ["offset_for_timestamp"]
+__all__ = ["largest_timestamp", "latest_record", "offset_for_timestamp"]
 
 
 def offset_for_timestamp(partition: Partition, timestamp: int) -> TimestampOffset | None:
@@ -47,7 +48,7 @@ def _find_in_segment(
         partition.url, segment.log_name, "", 0, position, segment.size, start_offset, NO_END, is_last
     )
     view = partition.volume.view(segment.log_name)
-    for data, origin, table in read_batches(task, view, LOOKUP_BYTES):
+    for data, origin, table in settled(task, view, read_batches(task, view, LOOKUP_BYTES)):
         for batch in np.flatnonzero((table.max_timestamp >= timestamp) & (table.count > 0)).tolist():
             columns = ("offset", "timestamp_ms")
             one = table[batch : batch + 1]
@@ -58,3 +59,25 @@ def _find_in_segment(
             if len(hits):
                 return TimestampOffset(int(times[hits[0]]), int(offsets[hits[0]]))
     return None
+
+
+def largest_timestamp(partition: Partition, segment: SegmentFacts) -> int:
+    """The largest timestamp of a segment's records; -1 where none has one.
+
+    The last time index entry tells it; batches that came after that entry are read.
+    """
+    index = partition.time_index(segment)
+    last = index.last_entry
+    largest = last.timestamp if index.entries else -1
+    if index.entries and segment is not partition.segments[-1]:
+        return largest  # an entry is made for it when a segment is sealed
+    position = partition.offset_index(segment).lookup(last.offset).position if index.entries else 0
+    for _, _, table in read_segment(partition, segment, position):
+        largest = max(largest, int(table.max_timestamp.max()))
+    return largest
+
+
+def latest_record(partition: Partition) -> TimestampOffset | None:
+    """The first record of those with the largest timestamp."""
+    largest = max((largest_timestamp(partition, one) for one in partition.segments), default=-1)
+    return None if largest < 0 else offset_for_timestamp(partition, largest)

@@ -31,7 +31,6 @@ from tidelog.spark.options import (
     Timestamp,
     Timestamps,
 )
-from tidelog.storage.names import CLUSTER_METADATA_TOPIC, is_internal_topic
 from tidelog.types import TopicPartition
 
 __all__ = [
@@ -84,7 +83,7 @@ def select_partitions(options: SourceOptions, *, may_be_none: bool = False) -> l
 
 def _is_selected(partition: Partition, options: SourceOptions) -> bool:
     name = partition.topic_partition
-    is_internal = is_internal_topic(name.topic) or name.topic == CLUSTER_METADATA_TOPIC
+    is_internal = partition.is_internal
     match options.selection:
         case Subscribed(topics):
             return name.topic in topics

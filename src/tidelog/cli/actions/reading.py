@@ -20,7 +20,7 @@ from tidelog.records.schema import Projection
 from tidelog.scanning import run_task
 from tidelog.scanning.partitions import Partition, find_partitions
 from tidelog.scanning.ranges import OffsetRange, plan_range
-from tidelog.scanning.stability import log_end_offset, stable_offset
+from tidelog.scanning.stability import find_log_end, stable_offset
 from tidelog.scanning.tasks import ScanTask
 from tidelog.scanning.timestamps import offset_for_timestamp
 
@@ -86,7 +86,7 @@ def select(
     def find() -> list[Partition]:
         return [
             one
-            for one in find_partitions(list(paths), topics or None)
+            for one in find_partitions(list(paths), topics or None, internal=False)
             if not partitions or one.topic_partition.partition in partitions
         ]
 
@@ -95,7 +95,7 @@ def select(
         raise UsageError(f"no partition {', '.join(map(str, partitions or ()))} under {', '.join(paths)}")
     ranges, faults = [], []
     for one in found:
-        log_end, fault = _log_end(one)
+        log_end, fault = find_log_end(one)
         end = stable_offset(one, log_end) if committed_only else log_end
         start = _offset(one, bounds.start_offset, start_ms, one.log_start_offset, log_end)
         if len(found) == 1 and not one.log_start_offset <= start <= log_end:
@@ -108,14 +108,6 @@ def select(
         if fault is not None and stop == end:
             faults.append(fault)
     return Selection(ranges, committed_only, wanted or RecordFilter(), faults, find)
-
-
-def _log_end(partition: Partition) -> tuple[int, CorruptRecordError | None]:
-    """Where the log ends, or where damage ends it."""
-    try:
-        return log_end_offset(partition), None
-    except CorruptRecordError as error:
-        return log_end_offset(partition, damage_ends_it=True), error
 
 
 def _offset(partition: Partition, offset: int | None, time_ms: int | None, default: int, log_end: int) -> int:

@@ -6,12 +6,14 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, overload
 
+from tidelog.errors import InvalidInputError
 from tidelog.manager.background.scheduler import TaskQueue
 from tidelog.manager.brokerconfig import BrokerConfig
 from tidelog.manager.store.events import Event, Teller
 from tidelog.manager.store.opening import Environment, open_roots
+from tidelog.manager.store.readonly import ReadOnlyStore, open_readonly
 from tidelog.manager.store.store import Store
 from tidelog.storage import LOCAL, FileSystem
 
@@ -29,9 +31,20 @@ def _monotonic_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
+@overload
 def open_store(
     roots: StrPath | Sequence[StrPath] = (),
     *,
+    mode: Literal["r"],
+    config: BrokerConfig | StrPath | None = None,
+) -> ReadOnlyStore: ...
+
+
+@overload
+def open_store(
+    roots: StrPath | Sequence[StrPath] = (),
+    *,
+    mode: Literal["w"] = "w",
     config: BrokerConfig | StrPath | None = None,
     create: bool = True,
     adopt: bool | None = None,
@@ -39,8 +52,25 @@ def open_store(
     on_event: Callable[[Event], None] | None = None,
     fs: FileSystem = LOCAL,
     now_ms: Callable[[], int] | None = None,
-) -> Store:
+) -> Store: ...
+
+
+def open_store(
+    roots: StrPath | Sequence[StrPath] = (),
+    *,
+    mode: str = "w",
+    config: BrokerConfig | StrPath | None = None,
+    create: bool = True,
+    adopt: bool | None = None,
+    background: bool | None = None,
+    on_event: Callable[[Event], None] | None = None,
+    fs: FileSystem = LOCAL,
+    now_ms: Callable[[], int] | None = None,
+) -> Store | ReadOnlyStore:
     """Open one or more root directories as a broker's log directories; close the answer, or use `with`.
+
+    With `mode="r"` they are opened to be read: no lock, no write, whoever is using them (`store.readonly`);
+    of the other arguments only `config` counts then.
 
     `config` is a broker's configuration or the path of its `server.properties`, whose `log.dirs` count where
     no roots are given. Missing roots are made unless `create` is off. `adopt` says whether partitions that
@@ -61,6 +91,10 @@ def open_store(
     else:
         broker = BrokerConfig() if config is None else BrokerConfig.read(config, fs)
     listed = [roots] if isinstance(roots, (str, os.PathLike)) else list(roots)
+    if mode not in ("r", "w"):
+        raise InvalidInputError(f"mode is 'r' (read) or 'w' (read and write), not {mode!r}")
+    if mode == "r":
+        return open_readonly(listed or broker.log_dirs)
     paths = [str(Path(path).absolute()) for path in listed or broker.log_dirs]
     queue = TaskQueue(now_ms or (_clock_ms if background is False else _monotonic_ms))
     tell = Teller(on_event)

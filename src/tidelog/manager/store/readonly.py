@@ -1,0 +1,400 @@
+"""Root directories opened to be read: no lock, no write, not so much as a time of access that we set.
+
+    with tidelog.open("/data", mode="r") as store:
+        store["orders"][0].offset_for(yesterday)
+
+What there is is what the directories hold, whoever wrote them and however they were left: in use by a broker,
+killed, one disk of several, damaged. Each question looks at the files anew (`scanning`), so that the answers
+follow a writer. A log that is damaged is read up to the damage; reading on raises.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
+
+import pyarrow as pa
+
+from tidelog.errors import InvalidInputError, TidelogError, UnknownTopicOrPartitionError
+from tidelog.log.read.lookups import OffsetTarget
+from tidelog.log.read.reader import DEFAULT_READ_BYTES
+from tidelog.log.read.reading import FetchData, to_arrow
+from tidelog.manager.metadata.files import read_cluster_metadata
+from tidelog.manager.metadata.image import MetadataImage
+from tidelog.manager.store.metrics import PartitionMetrics, StoreMetrics
+from tidelog.manager.store.partition import FlushTimes
+from tidelog.manager.store.root import Checkpoint, Skipped
+from tidelog.records.record import STORED_COLUMNS, StoredRecord, from_arrow
+from tidelog.records.schema import Projection
+from tidelog.scanning.fetching import LogEnds, fetch, log_ends
+from tidelog.scanning.partitions import Partition, list_partitions, look_steadily
+from tidelog.scanning.ranges import OffsetRange, plan_range
+from tidelog.scanning.tasks import NO_END, run_task
+from tidelog.scanning.timestamps import latest_record, offset_for_timestamp
+from tidelog.storage import LOCAL, read_epoch_checkpoint, read_offset_checkpoint
+from tidelog.storage.metadata import read_partition_metadata
+from tidelog.storage.names import LEADER_EPOCH_FILE, PARTITION_METADATA_FILE, DirectoryState
+from tidelog.types import FetchIsolation, TimestampOffset, TopicPartition
+
+if TYPE_CHECKING:
+    from _typeshed import StrPath
+
+__all__ = ["ReadOnlyPartition", "ReadOnlyStore", "ReadOnlyTopic", "open_readonly"]
+
+_T = TypeVar("_T")
+_EVERYTHING = Projection.of(STORED_COLUMNS)
+
+
+def open_readonly(roots: Sequence[StrPath]) -> ReadOnlyStore:
+    """Look at root directories; InvalidInputError for what is none."""
+    paths = [str(Path(path).absolute()) for path in roots]
+    if not paths:
+        raise InvalidInputError("no root directory was named")
+    for path in paths:
+        if not Path(path).is_dir():
+            what = "is not a directory" if Path(path).exists() else "does not exist"
+            raise InvalidInputError(f"{path} {what}")
+        if any(one.is_named for one in list_partitions(path, marked=True)):
+            raise InvalidInputError(
+                f"{path} is a partition: open the root that holds it, or read it with tidelog.scan"
+            )
+    return ReadOnlyStore(paths)
+
+
+class ReadOnlyPartition:
+    """A partition, to be read; as its files are at each question."""
+
+    def __init__(self, partition: Partition, topic_id: uuid.UUID | None) -> None:
+        self._partition = partition
+        self.topic_id = topic_id
+        """The topic's id, where it is known."""
+
+    def __repr__(self) -> str:
+        """With its name and place."""
+        return f"ReadOnlyPartition({self.topic_partition}, {self.path})"
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Which partition it is."""
+        return self._partition.topic_partition
+
+    @property
+    def path(self) -> str:
+        """Its directory."""
+        return self._partition.url
+
+    @property
+    def root(self) -> str:
+        """The root directory that holds it."""
+        return self.path.rpartition("/")[0]
+
+    # Offsets
+
+    @property
+    def offsets(self) -> LogEnds:
+        """All of its offsets, of one moment, and the damage that ends the log."""
+        return self._look(log_ends)
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that can be read."""
+        return self._look(lambda partition: partition.log_start_offset)
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset after the last whole batch, or before the damage that ends the log."""
+        return self.offsets.log_end
+
+    @property
+    def high_watermark(self) -> int:
+        """As checkpointed: a writer's own may be a few seconds ahead. Without a checkpoint, the log end."""
+        return self.offsets.high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        """How far a committed read sees: the log end, or the first open transaction."""
+        return self.offsets.last_stable
+
+    # Reading
+
+    def read(
+        self,
+        start_offset: int,
+        max_length: int = DEFAULT_READ_BYTES,
+        isolation: FetchIsolation = FetchIsolation.LOG_END,
+        min_one_message: bool = True,
+    ) -> FetchData:
+        """Batches from an offset on, as they are on disk; see `Log.read`. The bytes are a copy."""
+        if max_length < 0:
+            raise InvalidInputError(f"cannot read {max_length} bytes")
+        return self._look(
+            lambda partition: fetch(partition, start_offset, max_length, isolation, min_one_message)
+        )
+
+    def read_arrow(
+        self,
+        start_offset: int,
+        max_length: int = DEFAULT_READ_BYTES,
+        isolation: FetchIsolation = FetchIsolation.LOG_END,
+        columns: Iterable[str] | None = None,
+        min_one_message: bool = True,
+    ) -> pa.RecordBatch:
+        """Records from an offset on as Arrow; see `Log.read_arrow`."""
+        fetched = self.read(start_offset, max_length, isolation, min_one_message)
+        return to_arrow(fetched, start_offset, self.topic_partition, Projection.of(columns))
+
+    def read_record(self, offset: int) -> StoredRecord | None:
+        """The record at exactly this offset; None where there is none."""
+        self.read(offset, 0, min_one_message=False)  # for its refusals
+        return next(self._records(offset, offset + 1, committed_only=False, with_control=True), None)
+
+    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
+        """The first record that is not older than a timestamp (ms), or what an `OffsetTarget` asks for."""
+        match timestamp:
+            case OffsetTarget.LATEST:
+                return TimestampOffset(-1, self.log_end_offset)
+            case OffsetTarget.EARLIEST | OffsetTarget.EARLIEST_LOCAL:
+                return TimestampOffset(-1, self.log_start_offset)
+            case OffsetTarget.LATEST_TIERED | OffsetTarget.EARLIEST_PENDING_UPLOAD:
+                return TimestampOffset(-1, -1)
+            case OffsetTarget.MAX_TIMESTAMP:
+                return self._look(latest_record)
+        return self._look(lambda partition: offset_for_timestamp(partition, timestamp))
+
+    def offset_for(self, when: datetime | int) -> int:
+        """The offset of the first record that is not older than a moment; the log end where there is none.
+
+        `when` is a datetime with a time zone, or milliseconds since 1970.
+        """
+        if isinstance(when, datetime):
+            if when.tzinfo is None:
+                raise InvalidInputError(f"{when} has no time zone; say which with tzinfo")
+            when = round(when.timestamp() * 1000)
+        if when < 0:
+            return self.log_start_offset
+        found = self.offset_for_timestamp(when)
+        return self.log_end_offset if found is None else found.offset
+
+    def __iter__(self) -> Iterator[StoredRecord]:
+        """All records, from the log start to where the log ends now."""
+        return self.records()
+
+    def records(
+        self,
+        start: int | None = None,
+        end: int | None = None,
+        isolation: FetchIsolation = FetchIsolation.LOG_END,
+    ) -> Iterator[StoredRecord]:
+        """The records from offset `start` to before `end`, one by one, without markers of transactions.
+
+        At damage, what comes before it is given out, then CorruptRecordError raised.
+        """
+        ends = self.offsets
+        limit = ends.limit(isolation)
+        if limit == ends.log_end and ends.fault is not None:
+            limit = NO_END  # reading meets the damage
+        first = ends.log_start if start is None else max(start, ends.log_start)
+        committed_only = isolation is FetchIsolation.TXN_COMMITTED
+        return self._records(first, limit if end is None else min(end, limit), committed_only=committed_only)
+
+    def _records(
+        self, start: int, end: int, *, committed_only: bool, with_control: bool = False
+    ) -> Iterator[StoredRecord]:
+        tasks = self._look(
+            lambda partition: plan_range(
+                OffsetRange(partition, start, end), committed_only=committed_only, with_control=with_control
+            )
+        )
+        for task in tasks:
+            for batch in run_task(task, _EVERYTHING):
+                yield from from_arrow(batch)
+
+    def _look(self, look: Callable[[Partition], _T]) -> _T:
+        return look_steadily(self._partition.again(), look)
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise InvalidInputError(
+            f"{self.topic_partition} was opened with mode='r', to be read only: open its root for writing"
+        )
+
+    append = flush = delete_records = _refuse
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOnlyTopic:
+    """A topic and those of its partitions that are here."""
+
+    name: str
+    topic_id: uuid.UUID | None
+    config: Mapping[str, str] = field(default_factory=dict)
+    """What is set for it, as text under Kafka's keys, as far as the metadata here tells."""
+    partitions: Mapping[int, ReadOnlyPartition] = field(default_factory=dict)
+
+    def __getitem__(self, number: int) -> ReadOnlyPartition:
+        """A partition by its number."""
+        try:
+            return self.partitions[number]
+        except KeyError:
+            there = sorted(self.partitions)
+            raise UnknownTopicOrPartitionError(
+                f"topic {self.name!r} has no partition {number} here, but {there}"
+            ) from None
+
+    def __iter__(self) -> Iterator[ReadOnlyPartition]:
+        """Its partitions in order."""
+        return iter([self.partitions[number] for number in sorted(self.partitions)])
+
+    def __len__(self) -> int:
+        """How many partitions it has here."""
+        return len(self.partitions)
+
+
+class ReadOnlyStore:
+    """Root directories, to be read; made by `tidelog.open(..., mode="r")`."""
+
+    def __init__(self, roots: Sequence[str]) -> None:
+        self.roots = list(roots)
+        """The paths of the root directories."""
+
+    def __enter__(self) -> Self:
+        """The store itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing is held."""
+
+    def __repr__(self) -> str:
+        """With its roots."""
+        return f"ReadOnlyStore({', '.join(self.roots)})"
+
+    def close(self) -> None:
+        """Nothing is held; again is harmless."""
+
+    # What there is
+
+    def _found(self) -> tuple[dict[TopicPartition, Partition], list[Skipped]]:
+        found: dict[TopicPartition, Partition] = {}
+        skipped = []
+        for root in self.roots:
+            for one in list_partitions(root, marked=True):
+                name = one.topic_partition
+                if one.state is not DirectoryState.LIVE:
+                    skipped.append(Skipped(one.url, f"it is marked {one.state.value}"))
+                elif name in found:
+                    skipped.append(Skipped(one.url, f"{name} is in {found[name].url} too"))
+                else:
+                    found[name] = one
+        return found, skipped
+
+    @property
+    def skipped(self) -> list[Skipped]:
+        """Partition directories that are passed over, and why."""
+        return self._found()[1]
+
+    @property
+    def topics(self) -> Mapping[str, ReadOnlyTopic]:
+        """The topics by name, as the directories have them; not the metadata log."""
+        images = [image for root in self.roots if (image := _image(root)) is not None]
+        by_topic: dict[str, dict[int, ReadOnlyPartition]] = {}
+        for name, partition in sorted(self._found()[0].items()):
+            if not partition.is_metadata_log:
+                one = ReadOnlyPartition(partition, _topic_id(partition.url))
+                by_topic.setdefault(name.topic, {})[name.partition] = one
+        return {name: _topic(name, partitions, images) for name, partitions in by_topic.items()}
+
+    def topic(self, name: str) -> ReadOnlyTopic:
+        """The topic called `name`."""
+        try:
+            return self.topics[name]
+        except KeyError:
+            raise UnknownTopicOrPartitionError(f"there is no topic {name!r}") from None
+
+    def partition(self, topic: str, number: int = 0) -> ReadOnlyPartition:
+        """A partition of a topic."""
+        return self.topic(topic)[number]
+
+    def __getitem__(self, name: str) -> ReadOnlyTopic:
+        """A topic by its name."""
+        return self.topic(name)
+
+    def __contains__(self, name: str) -> bool:
+        """Whether there is such a topic."""
+        return name in self.topics
+
+    def __iter__(self) -> Iterator[ReadOnlyPartition]:
+        """All partitions."""
+        return iter([partition for topic in self.topics.values() for partition in topic])
+
+    def metrics(self) -> StoreMetrics:
+        """Offsets, sizes and segments of everything, now; what cannot be read is told with the reason."""
+        measured, offline = {}, {}
+        for partition in self:
+            try:
+                measured[partition.topic_partition] = _measure(partition)
+            except (OSError, TidelogError) as error:
+                offline[partition.topic_partition] = str(error)
+        return StoreMetrics(measured, offline, {})
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise InvalidInputError(
+            f"{', '.join(self.roots)} was opened with mode='r', to be read only: open it for writing"
+        )
+
+    create_topic = create_partitions = delete_topic = alter_config = move_partition = _refuse
+    truncate_partition = resume_moves = flush = checkpoint = apply_retention = clean = run_due_tasks = _refuse
+
+
+def _image(root: str) -> MetadataImage | None:
+    """What the metadata in a root says, as far as it can be read."""
+    try:
+        return read_cluster_metadata(LOCAL, root).image
+    except (OSError, TidelogError):
+        return None
+
+
+def _topic_id(directory: str) -> uuid.UUID | None:
+    with contextlib.suppress(OSError, TidelogError):
+        return read_partition_metadata(LOCAL, f"{directory}/{PARTITION_METADATA_FILE}").topic_id
+    return None
+
+
+def _topic(
+    name: str, partitions: Mapping[int, ReadOnlyPartition], images: Sequence[MetadataImage]
+) -> ReadOnlyTopic:
+    config = next((dict(found) for image in images if (found := image.topic_config(name))), {})
+    ids = [one.topic_id for one in partitions.values() if one.topic_id is not None]
+    return ReadOnlyTopic(name, ids[0] if ids else None, config, partitions)
+
+
+def _measure(partition: ReadOnlyPartition) -> PartitionMetrics:
+    name, ends = partition.topic_partition, partition.offsets
+    points: Mapping[TopicPartition, int] = {}
+    with contextlib.suppress(OSError, TidelogError):
+        points = read_offset_checkpoint(LOCAL, f"{partition.root}/{Checkpoint.RECOVERY_POINTS.value}")
+    (found,) = (one for one in list_partitions(partition.path) if one.topic_partition == name)
+    epochs = []
+    with contextlib.suppress(OSError, TidelogError):
+        epochs = read_epoch_checkpoint(LOCAL, f"{partition.path}/{LEADER_EPOCH_FILE}")
+    return PartitionMetrics(
+        name,
+        partition.root,
+        len(found.segments),
+        sum(segment.size for segment in found.segments),
+        ends.log_start,
+        ends.last_stable,
+        ends.high_watermark,
+        ends.log_end,
+        recovery_point=points.get(name, 0),
+        last_flush_ms=-1,
+        flushes=FlushTimes(),
+        producers=0,
+        leader_epoch=epochs[-1].epoch if epochs else 0,
+    )
