@@ -37,6 +37,7 @@ COMMANDS = frozenset(
         "find",
         "ingest",
         "ls",
+        "move",
         "pipeline",
         "profile",
         "recover",
@@ -44,6 +45,7 @@ COMMANDS = frozenset(
         "retention",
         "search",
         "tail",
+        "topics",
         "trim",
         "verify",
     }

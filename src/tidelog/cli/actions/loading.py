@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -53,7 +53,9 @@ class LoadBar:
 
 
 @contextmanager
-def opened_root(root: StrPath, output: Output, *, create: bool = False) -> Iterator[manager.Store]:
+def opened_root(
+    root: StrPath | Sequence[StrPath], output: Output, *, create: bool = False
+) -> Iterator[manager.Store]:
     """A root under its lock, recovered if need be; nothing happens in it by itself."""
     with LoadBar(output) as tell:
         store = manager.open_store(root, create=create, background=False, on_event=tell)

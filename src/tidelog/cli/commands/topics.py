@@ -1,0 +1,62 @@
+"""`tidelog topics`: list, describe, create and delete topics of a root."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from tidelog.cli.app import Debug, Json, app
+from tidelog.cli.declare import Argument, Option
+
+__all__ = ["topics"]
+
+
+@app.command()
+def topics(
+    root: Annotated[Path, Argument(metavar="ROOT", help="A root (log.dirs).", show_default=False)],
+    describe: Annotated[
+        str | None,
+        Option("--describe", metavar="NAME", help="Show this topic's partitions.", show_default=False),
+    ] = None,
+    create: Annotated[
+        str | None, Option("--create", metavar="NAME", help="Create a topic.", show_default=False)
+    ] = None,
+    partitions: Annotated[
+        int | None,
+        Option("--partitions", min=1, help="Partitions of the new topic.", show_default=False),
+    ] = None,
+    config: Annotated[
+        list[str] | None,
+        Option("--config", metavar="KEY=VALUE", help="A config of the new topic.", show_default=False),
+    ] = None,
+    delete: Annotated[
+        str | None,
+        Option("--delete", metavar="NAME", help="Delete a topic and its records.", show_default=False),
+    ] = None,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only show what would change.")] = False,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """List the topics that a root's metadata knows, or describe, create or delete one.
+
+    Listing and describing take no lock. No broker may be running on the root when a topic is created or
+    deleted. A deleted topic cannot be brought back.
+    """
+    from tidelog.cli.actions import topics as actions
+    from tidelog.cli.errors import UsageError
+    from tidelog.cli.render.output import make_output
+
+    asked = [name for name in (describe, create, delete) if name is not None]
+    if len(asked) > 1:
+        raise UsageError("choose one of --describe, --create and --delete")
+    if create is None and (partitions is not None or config):
+        raise UsageError("--partitions and --config are for --create; change a topic with `tidelog config`")
+    output = make_output(json=json)
+    if create is not None:
+        actions.create_topic(root, create, partitions, config or [], output, dry_run=dry_run)
+    elif delete is not None:
+        actions.delete_topic(root, delete, output, dry_run=dry_run)
+    elif describe is not None:
+        actions.describe_topic(root, describe, output)
+    else:
+        actions.list_topics(root, output)
