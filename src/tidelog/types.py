@@ -6,6 +6,7 @@ import enum
 from dataclasses import dataclass
 
 __all__ = [
+    "LARGEST_OFFSET",
     "Codec",
     "FetchIsolation",
     "OffsetPosition",
@@ -13,6 +14,9 @@ __all__ = [
     "TimestampType",
     "TopicPartition",
 ]
+
+LARGEST_OFFSET = 2**63 - 1
+"""No offset is larger, and no log goes on behind it."""
 
 
 class TimestampType(enum.IntEnum):

@@ -20,6 +20,10 @@ def main() -> None:
         app(prog_name="tidelog")
     except KeyboardInterrupt:  # before or after a command ran
         sys.exit(INTERRUPTED)
+    except MemoryError:
+        if "--debug" in sys.argv:
+            raise
+        sys.exit("tidelog: there is not enough memory for this (ulimit -v): give it more, or ask for less")
     except Exception as error:
         if "--debug" in sys.argv:
             raise

@@ -27,6 +27,7 @@ from tidelog.index.offset import OffsetIndex
 from tidelog.index.time import NO_TIMESTAMP, TimeIndex
 from tidelog.kernels.search import Entries
 from tidelog.storage import Directory, File, Mapping
+from tidelog.storage.files import LARGEST_READ
 from tidelog.storage.names import Transient
 
 __all__ = ["ActiveIndex", "ActiveOffsetIndex", "ActiveTimeIndex"]
@@ -61,6 +62,8 @@ class ActiveIndex(IndexFile):
             try:
                 if created:
                     file.truncate(self._rounded(max_index_size))
+                elif file.size() > LARGEST_READ:  # no index is that long: it holds nothing of use
+                    file.truncate(0)
                 self.length = file.size()
                 """The file's length in bytes."""
                 self._mapping = file.map_writable()

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from tidelog.errors import IndexOffsetOverflowError, InvalidIndexError, InvalidInputError, LogClosedError
 from tidelog.kernels.search import Entries, floor_many
 from tidelog.storage import Directory, map_file, read_file
+from tidelog.storage.files import LARGEST_READ
 from tidelog.storage.names import FileKind, Transient, format_segment_file
 
 __all__ = ["MAX_RELATIVE_OFFSET", "IndexFile", "Int64Array"]
@@ -83,7 +84,7 @@ class IndexFile(ABC):
             if self._entries is None:
                 if self._closed:
                     raise LogClosedError(f"index {self.path} was closed")
-                data = map_file(self.directory.fs, self.path)
+                data = map_file(self.directory.fs, self.path, limit=LARGEST_READ)
                 self._entries = Entries(data, self.ENTRY_SIZE, len(data) // self.ENTRY_SIZE, False)
             return self._entries
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
-from tidelog.errors import CompressionError, LogClosedError, UnknownCodecError
+from tidelog.errors import CompressionError, InvalidIndexError, LogClosedError, UnknownCodecError
 from tidelog.index import OffsetIndex, TimeIndex, TransactionIndex, TxnIndexSearchResult
 from tidelog.index.base import MAX_RELATIVE_OFFSET
 from tidelog.kernels.lookup import BAD_START, END, PACKED, UNMAPPED
@@ -40,6 +40,9 @@ _MAGIC_V2 = 2
 _TIMESTAMP_TYPES = (TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME)
 _FIELDS = tuple(field.name for field in fields(StoredRecord))
 _LEGACY_COLUMNS = ("offset", "timestamp_ms", "timestampType", "key", "value")
+
+_MANY_ENTRIES = 1 << 22
+"""As many are looked at whatever the log holds: a new index has room for entries to come."""
 
 
 class BatchPosition(NamedTuple):
@@ -152,6 +155,10 @@ class Segment(ABC):
             offsets, times = self.offset_index.entries, self.time_index.entries
         except FileNotFoundError as missing:
             return f"{missing.filename} is missing"
+        except InvalidIndexError as error:
+            return str(error)
+        if max(offsets, times) > _MANY_ENTRIES + self.size:
+            return f"the indexes of {self.path} have more entries than it has bytes (they were never trimmed)"
         if self.offset_index.growing_entries() < offsets:
             return f"{self.offset_index.path} is out of order (zeros: it was never trimmed)"
         if self.time_index.growing_entries() < times:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Self, TypeVar
 
+from tidelog.errors import LogError
 from tidelog.index import OffsetIndex, TimeIndex, TransactionIndex
 from tidelog.records.batches import scan_batches
 from tidelog.segment.base import Segment
 from tidelog.segment.file import LogFile
 from tidelog.storage import Directory
+from tidelog.storage.files import LARGEST_READ
 from tidelog.storage.names import FileKind, Transient, format_segment_file
 from tidelog.types import TimestampOffset
 
@@ -35,6 +37,11 @@ class SealedSegment(Segment):
         name = format_segment_file(base_offset, FileKind.LOG, transient)
         with directory.lock:
             size = directory.fs.stat(directory.file(name)).size
+        if size > LARGEST_READ:
+            raise LogError(
+                f"{directory.file(name)} has {size} bytes, and no segment has more than {LARGEST_READ}: "
+                "move it away, or cut it where it is sound (tidelog verify tells)"
+            )
         return cls(
             LogFile(directory, base_offset, transient, size),
             OffsetIndex(directory, base_offset, transient),

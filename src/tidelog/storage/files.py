@@ -202,10 +202,12 @@ def read_file(fs: FileSystem, path: StrPath, *, limit: int = LARGEST_READ) -> by
         file.close()
 
 
-def map_file(fs: FileSystem, path: StrPath) -> memoryview:
-    """All bytes of a file as memory, see `File.map_readonly`."""
+def map_file(fs: FileSystem, path: StrPath, *, limit: int | None = None) -> memoryview:
+    """All bytes of a file as memory, see `File.map_readonly`; InvalidIndexError where it has over `limit`."""
     file = fs.open(path)
     try:
+        if limit is not None and (size := file.size()) > limit:
+            raise InvalidIndexError(f"{os.fspath(path)} has {size} bytes: no such file has more than {limit}")
         return file.map_readonly()
     finally:
         file.close()

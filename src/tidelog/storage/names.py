@@ -59,6 +59,7 @@ _TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
 _SEGMENT_FILE = re.compile(
     r"([0-9]{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)(|\.deleted|\.cleaned|\.swap)"
 )
+_NO_TEXT = re.compile(r"[\s\x00-\x1f\x7f\ud800-\udfff]")
 _MARKED = re.compile(r"(\S+-\S+)\.([^.\s]+)-(delete|future|stray)")
 
 
@@ -162,6 +163,8 @@ def parse_partition_directory(name: str) -> PartitionDirectoryName:
     topic, dash, partition = live.rpartition("-")
     # One spelling per partition: "t-1" and "t-01" must not be two directories of the same one.
     if not topic or not dash or re.fullmatch("0|[1-9][0-9]*", partition) is None:
+        raise _not_a_partition(name)
+    if _NO_TEXT.search(topic) is not None:  # a checkpoint could not tell it
         raise _not_a_partition(name)
     if int(partition) > _MAX_PARTITION:
         raise _not_a_partition(name)

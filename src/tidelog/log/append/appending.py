@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from tidelog.errors import IndexFullError
+from tidelog.errors import IndexFullError, InvalidInputError
 from tidelog.index import AbortedTxn
 from tidelog.log.append.incoming import AppendOptions, Batches, Incoming, ready_bytes, received_batches
 from tidelog.log.append.info import NO_TIMESTAMP, AppendOrigin, LogAppendInfo
@@ -41,12 +41,15 @@ from tidelog.log.segments.rolling import needs_roll, roll, stays
 from tidelog.log.segments.rolls import rolled_base_offset
 from tidelog.log.state import LogState
 from tidelog.records.batches import BatchTable
-from tidelog.types import TimestampType
+from tidelog.types import LARGEST_OFFSET, TimestampType
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 __all__ = ["append_as_follower", "append_as_leader", "append_plain"]
+
+_NEAR_THE_END = LARGEST_OFFSET - (1 << 40)
+"""No append reaches the last offset from below this one."""
 
 
 def append_as_leader(
@@ -78,6 +81,8 @@ def append_as_leader(
                 checked = _without(checked, duplicates)
         data, table, largest, source_codec, has_producer_ids = checked
         first_offset = max(offsets.log_end.message_offset, state.active.base_offset)
+        if first_offset > _NEAR_THE_END:
+            _check_room(state, first_offset + int((table.last_offset - table.base_offset + 1).sum()))
         next_offset = stamp(
             data,
             table,
@@ -116,6 +121,8 @@ def append_plain(state: LogState, data: bytes, leader_epoch: int) -> LogAppendIn
     with state.lock:
         offsets = state.view.offsets
         first_offset = offsets.log_end.message_offset
+        if first_offset > _NEAR_THE_END:
+            return None
         batch = plain.take(data, first_offset, leader_epoch, now_ms)
         if batch is None or leader_epoch != state.epochs.cache.latest_epoch or not state.is_writable:
             return None
@@ -154,9 +161,19 @@ def _append_as_given(
         state.check_writable()
         offsets = state.view.offsets
         check_offsets(info, offsets.log_end.message_offset)
+        _check_room(state, info.last_offset + 1)
         info = info._replace(log_start_offset=offsets.log_start)
         _append(state, batches, info, origin, now_ms, transaction_version)
         return info
+
+
+def _check_room(state: LogState, end_offset: int) -> None:
+    """Refuse to go on where offsets end: the next one would be negative."""
+    if end_offset > LARGEST_OFFSET:
+        raise InvalidInputError(
+            f"{state.directory.path} cannot take these records: it ends at offset "
+            f"{state.view.offsets.log_end.message_offset}, and {LARGEST_OFFSET} is the largest there is"
+        )
 
 
 def _append(

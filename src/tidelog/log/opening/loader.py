@@ -42,6 +42,7 @@ from tidelog.log.state import LogParts
 from tidelog.records.batches import BatchTable, scan_batches
 from tidelog.segment import ActiveSegment, SealedSegment, Segment
 from tidelog.storage.names import FileKind, Transient, parse_segment_file
+from tidelog.types import LARGEST_OFFSET
 
 __all__ = ["LoadedLog", "load"]
 
@@ -118,6 +119,11 @@ class _Loader:
         self._directory = parts.directory
         self._clean = clean
         self._log_start = log_start_offset
+        if log_start_offset >= LARGEST_OFFSET:  # a damaged checkpoint: emptying the log would not help it
+            _logger.warning(
+                "%s: a log cannot start at %d: passed over", parts.directory.path, log_start_offset
+            )
+            self._log_start = 0
         self._recovery_point = recovery_point
         self._segments: list[Segment] = []
         self._snapshots: set[int] = set()  # offsets of the snapshot files there are

@@ -39,11 +39,11 @@ from tidelog.manager.background.cleaning import Cleaning
 from tidelog.manager.background.maintenance import Maintenance
 from tidelog.manager.background.scheduler import BackgroundThread, TaskQueue
 from tidelog.manager.brokerconfig import BrokerConfig
+from tidelog.manager.store.creation import Creation
 from tidelog.manager.store.metrics import StoreMetrics, measure
 from tidelog.manager.store.moves import move_log, unfinished_moves
 from tidelog.manager.store.opening import Environment, Opened
 from tidelog.manager.store.partition import Partition
-from tidelog.manager.store.placement import place
 from tidelog.manager.store.root import Root, Skipped
 from tidelog.manager.store.topics import Topic, known_config
 from tidelog.storage.forks import is_orphan, watch
@@ -87,6 +87,9 @@ class Store:
         parts = (opened.roots, self._partitions, env.config, env.now_ms, env.tell, states)
         self._maintenance = maintenance = Maintenance(*parts)
         self._cleaning = Cleaning(*parts, maintenance.retain, maintenance.take_offline)
+        self._creation = Creation(
+            env, opened.registry, self._online_roots, self._partitions, maintenance.take_offline
+        )
         self._states = states
         watch(self)
         self._threads: list[BackgroundThread] = []
@@ -242,24 +245,9 @@ class Store:
             return topic
 
     def _add_partitions(self, topic: Topic, numbers: Sequence[int], config: LogConfig) -> None:
-        """Register new partitions, then make their logs."""
-        online = self._online_roots()
-        counts = {root: sum(one.root is root for one in self._partitions()) for root in online}
-        places = place(numbers, online, counts)
-        made = {}
-        for number, root in places.items():
-            partition = Partition(TopicPartition(topic.name, number), topic.topic_id, 0)
-            partition.assign(root)
-            made[number] = partition
-        grown = Topic(topic.name, topic.topic_id, topic.config, topic.partitions | made)
-        self._opened.registry.register([grown.registration()])
-        for number, root in places.items():
-            path = root.file(f"{topic.name}-{number}")
-            log = self._env.open_log(path, config, topic_id=topic.topic_id, clean=True)
-            made[number].attach(log, root)
-        for root in set(places.values()):
-            self._env.fs.sync_directory(root.path)
-        topic.partitions = topic.partitions | made
+        """Make a topic's partitions, all of them or none (`creation`)."""
+        is_new = topic.name not in self._topics
+        topic.partitions = topic.partitions | self._creation.add(topic, numbers, config, is_new=is_new)
         self._topics[topic.name] = topic
 
     def delete_topic(self, name: str) -> None:

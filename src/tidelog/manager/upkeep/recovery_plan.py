@@ -13,8 +13,9 @@ from tidelog.errors import CorruptRecordError, LogError
 from tidelog.log.producers.markers import read_markers
 from tidelog.records.batches import BatchTable, scan_batches
 from tidelog.storage import FileSystem
-from tidelog.storage.files import map_file
+from tidelog.storage.files import LARGEST_READ, map_file
 from tidelog.storage.names import FileKind, Transient, parse_segment_file
+from tidelog.types import LARGEST_OFFSET
 
 __all__ = ["RecoveryPlan", "plan_recovery"]
 
@@ -37,6 +38,8 @@ def plan_recovery(
     fs: FileSystem, path: str, *, recovery_point: int, log_start_offset: int = 0
 ) -> RecoveryPlan:
     """Read a log from its recovery point on; an error where recovery would end in one, or is not foreseen."""
+    if log_start_offset >= LARGEST_OFFSET:
+        log_start_offset = 0
     bases: dict[int, str] = {}
     for entry in fs.list(path):
         file = parse_segment_file(entry.name)
@@ -74,7 +77,7 @@ class _Sound:
         self.size = 0
         self.end_offset = base_offset
         self.cause: str | None = None
-        data = map_file(fs, path)
+        data = map_file(fs, path, limit=LARGEST_READ)
         while self.cause is None and self.size < len(data):
             scan = scan_batches(data, start=self.size, max_batches=_RUN, source=path)
             self._take(data, scan.table, path)

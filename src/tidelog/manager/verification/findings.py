@@ -5,7 +5,12 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-__all__ = ["Finding", "Kind"]
+from tidelog.errors import InvalidIndexError
+
+__all__ = ["UNREADABLE", "Finding", "Kind", "told"]
+
+UNREADABLE = (OSError, InvalidIndexError, MemoryError)
+"""What keeps one file from being read; the others are looked at all the same."""
 
 
 class Kind(enum.Enum):
@@ -30,3 +35,10 @@ class Finding:
     """The first offset that is affected."""
     end_offset: int | None = None
     """The first offset that is not affected any more; None: all from there on, or not known."""
+
+
+def told(error: BaseException) -> str:
+    """What kept a file from being read; findings name the file already."""
+    if isinstance(error, OSError):
+        return f"it cannot be read: {error.strerror or error}"
+    return str(error) or "it does not fit into memory"

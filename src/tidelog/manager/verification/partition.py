@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from tidelog.errors import InvalidIndexError
+from tidelog.errors import InvalidInputError
 from tidelog.log.producers.snapshots import decode_snapshot
-from tidelog.manager.verification.findings import Finding, Kind
+from tidelog.manager.verification.findings import UNREADABLE, Finding, Kind, told
 from tidelog.manager.verification.segment import SegmentFacts, SegmentPlace, verify_segment
-from tidelog.storage import FileSystem, read_epoch_checkpoint, read_file
+from tidelog.storage import FileSystem, read_epoch_checkpoint, read_file, read_offset_checkpoint
 from tidelog.storage.metadata import read_partition_metadata
 from tidelog.storage.names import (
     LEADER_EPOCH_FILE,
@@ -18,6 +19,7 @@ from tidelog.storage.names import (
     FileKind,
     Transient,
     format_segment_file,
+    parse_partition_directory,
     parse_segment_file,
 )
 
@@ -31,6 +33,8 @@ __all__ = [
     "verify_partition",
 ]
 
+LOG_STARTS_FILE = "log-start-offset-checkpoint"
+
 
 @dataclass(slots=True)
 class PartitionFacts:
@@ -43,6 +47,8 @@ class PartitionFacts:
     end_offset: int = 0
     """Behind the last sound batch of the last segment that has one."""
     findings: list[Finding] = field(default_factory=list)
+    topic_id: uuid.UUID | None = None
+    """What `partition.metadata` says."""
 
 
 @dataclass(slots=True)
@@ -90,8 +96,16 @@ def verify_partition(
 
 def list_partition(fs: FileSystem, path: str) -> PartitionFiles:
     """Look at the names in a partition's directory."""
-    names = sorted(entry.name for entry in fs.list(path) if not entry.is_directory)
+    try:
+        entries = sorted(fs.list(path))
+    except OSError as error:
+        return PartitionFiles(path, (), findings=[Finding(Kind.DAMAGE, path, told(error))])
+    names = [entry.name for entry in entries if not entry.is_directory]
     found = PartitionFiles(path, names)
+    for entry in entries:
+        if entry.is_directory and parse_segment_file(entry.name) is not None:
+            cause = "it is a directory, not a file: move it away"
+            found.findings.append(Finding(Kind.DAMAGE, f"{path}/{entry.name}", cause))
     kinds: dict[int, set[FileKind]] = {}
     for name in names:
         file = parse_segment_file(name)
@@ -111,8 +125,14 @@ def list_partition(fs: FileSystem, path: str) -> PartitionFiles:
                 Kind.NOTE, f"{path}/{base:020d}.*", "index files without a log; the next opening removes them"
             )
         )
-    for base, following in zip(bases, [*bases[1:], None], strict=True):
-        size = fs.stat(f"{path}/{format_segment_file(base, FileKind.LOG)}").size
+    if not bases:
+        cause = "it has no segment: the next opening begins a new one"
+        found.findings.append(Finding(Kind.NOTE, path, cause))
+    for base, following in zip(bases, [*bases, None][1:], strict=True):
+        try:
+            size = fs.stat(f"{path}/{format_segment_file(base, FileKind.LOG)}").size
+        except OSError:  # checking it will tell why
+            size = 0
         found.segments.append(SegmentPlace(path, base, frozenset(kinds[base]), following, size))
     return found
 
@@ -133,7 +153,8 @@ def conclude_partition(
     found.start_offset = files.segments[0].base_offset if files.segments else 0
     found.findings += _snapshots(fs, files.path, files.snapshots)
     found.findings += _epochs(fs, files.path, files.names, epochs, found.end_offset)
-    found.findings += _metadata(fs, files.path, files.names)
+    found.topic_id, findings = _metadata(fs, files.path, files.names)
+    found.findings += findings
     return found
 
 
@@ -142,8 +163,8 @@ def _snapshots(fs: FileSystem, path: str, snapshots: Sequence[tuple[int, str]]) 
         file = f"{path}/{name}"
         try:
             decode_snapshot(read_file(fs, file), file)
-        except InvalidIndexError as error:
-            yield Finding(Kind.DAMAGE, file, str(error), offset=offset)
+        except UNREADABLE as error:
+            yield Finding(Kind.DAMAGE, file, told(error), offset=offset)
 
 
 def _epochs(
@@ -152,18 +173,20 @@ def _epochs(
     file = f"{path}/{LEADER_EPOCH_FILE}"
     known = {epoch: first for epoch, first in written.items() if epoch >= 0}
     if LEADER_EPOCH_FILE not in names:
-        if known:
+        if known := _from_log_start(fs, path, known, end):
             yield Finding(Kind.DAMAGE, file, f"it is missing, but the log has the epochs {sorted(known)}")
         return
     try:
         entries = read_epoch_checkpoint(fs, file)
-    except InvalidIndexError as error:
-        yield Finding(Kind.DAMAGE, file, str(error))
+    except UNREADABLE as error:
+        yield Finding(Kind.DAMAGE, file, told(error))
         return
     for before, after in pairwise(entries):
         if after.epoch <= before.epoch or after.start_offset < before.start_offset:
             yield Finding(Kind.DAMAGE, file, f"{after} follows {before}", offset=after.start_offset)
     starts = {entry.epoch: entry.start_offset for entry in entries}
+    if not known.keys() <= starts.keys():
+        known = _from_log_start(fs, path, known, end)
     for epoch, first in sorted(known.items()):
         if epoch not in starts:
             yield Finding(
@@ -175,13 +198,26 @@ def _epochs(
             yield Finding(Kind.DAMAGE, file, cause, offset=first)
 
 
-def _metadata(fs: FileSystem, path: str, names: Sequence[str]) -> Iterator[Finding]:
+def _from_log_start(fs: FileSystem, path: str, epochs: Mapping[int, int], end: int) -> dict[int, int]:
+    """The epochs of the records that count: those that ended before the log start are forgotten with it."""
+    root, _, name = path.rpartition("/")
+    try:
+        partition = parse_partition_directory(name).topic_partition
+        start = read_offset_checkpoint(fs, f"{root}/{LOG_STARTS_FILE}").get(partition, 0)
+    except (*UNREADABLE, InvalidInputError):  # told of elsewhere
+        start = 0
+    ordered = sorted(epochs.items(), key=lambda item: item[1])
+    ends = [first for _, first in ordered[1:]] + [end]
+    return {epoch: first for (epoch, first), last in zip(ordered, ends, strict=False) if last > start}
+
+
+def _metadata(fs: FileSystem, path: str, names: Sequence[str]) -> tuple[uuid.UUID | None, list[Finding]]:
+    """The topic's id, and what is wrong with the file that tells it."""
     file = f"{path}/{PARTITION_METADATA_FILE}"
     if PARTITION_METADATA_FILE not in names:
         cause = "it is missing: a broker will not know the partition, and set it aside as -stray"
-        yield Finding(Kind.NOTE, file, cause)
-        return
+        return None, [Finding(Kind.NOTE, file, cause)]
     try:
-        read_partition_metadata(fs, file)
-    except InvalidIndexError as error:
-        yield Finding(Kind.DAMAGE, file, str(error))
+        return read_partition_metadata(fs, file).topic_id, []
+    except UNREADABLE as error:
+        return None, [Finding(Kind.DAMAGE, file, told(error))]

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 
-from tidelog.errors import InvalidIndexError, InvalidInputError, TidelogError
+from tidelog.errors import InvalidInputError, TidelogError
 from tidelog.manager.metadata.files import METADATA_DIRECTORY, read_cluster_metadata
-from tidelog.manager.verification.findings import Finding, Kind
+from tidelog.manager.verification.findings import UNREADABLE, Finding, Kind, told
 from tidelog.manager.verification.partition import PartitionFacts, verify_partition
 from tidelog.storage import FileSystem, read_offset_checkpoint
-from tidelog.storage.metadata import read_meta_properties
-from tidelog.storage.names import META_PROPERTIES_FILE, DirectoryState, parse_partition_directory
+from tidelog.storage.local import LINK_REFUSED
+from tidelog.storage.metadata import format_id, read_meta_properties
+from tidelog.storage.names import (
+    META_PROPERTIES_FILE,
+    PARTITION_METADATA_FILE,
+    DirectoryState,
+    parse_partition_directory,
+)
+from tidelog.storage.write_journal import JOURNAL_FILE, read_journal
 from tidelog.types import TopicPartition
 
 __all__ = ["partition_directories", "verify_root", "verify_root_files"]
@@ -41,6 +49,8 @@ def partition_directories(fs: FileSystem, root: str) -> tuple[dict[str, TopicPar
         except InvalidInputError as error:
             findings.append(Finding(Kind.NOTE, path, str(error)))
             continue
+        if entry.is_link:
+            findings.append(Finding(Kind.NOTE, path, f"{LINK_REFUSED}; it can be read"))
         if parsed.state is DirectoryState.LIVE:
             found[entry.name] = parsed.topic_partition
         else:
@@ -77,24 +87,56 @@ def verify_root_files(
 ) -> Iterator[Finding]:
     """Check what lies in the root itself, against its partitions."""
     yield from _identity(fs, f"{root}/{META_PROPERTIES_FILE}")
+    yield from _journal(fs, root)
     for name, what in _CHECKPOINTS.items():
         yield from _checkpoint(fs, f"{root}/{name}", what, partitions)
     try:
         metadata = read_cluster_metadata(fs, root)
-    except TidelogError as error:
-        yield Finding(Kind.DAMAGE, f"{root}/{METADATA_DIRECTORY}", str(error))
+    except (OSError, TidelogError) as error:
+        yield Finding(Kind.DAMAGE, f"{root}/{METADATA_DIRECTORY}", told(error))
+        yield from _topic_ids(partitions, {})
         return
+    yield from _topic_ids(partitions, {name: topic.topic_id for name, topic in metadata.image.topics.items()})
     if metadata.in_log and metadata.image.in_transaction:
         cause = "it ends inside a transaction, which the next start of a broker will abort"
         yield Finding(Kind.NOTE, f"{root}/{METADATA_DIRECTORY}", cause, offset=metadata.end_offset)
+
+
+def _journal(fs: FileSystem, root: str) -> Iterator[Finding]:
+    path = f"{root}/{JOURNAL_FILE}"
+    try:
+        pending = read_journal(fs, root).pending
+    except UNREADABLE as error:
+        yield Finding(Kind.DAMAGE, path, told(error))
+        return
+    if pending is not None:
+        yield Finding(Kind.NOTE, path, "a write was cut short; the next opening finishes it or takes it back")
+
+
+def _topic_ids(
+    partitions: Mapping[TopicPartition, PartitionFacts], registered: Mapping[str, uuid.UUID]
+) -> Iterator[Finding]:
+    """Partitions that say that they are another topic's than the metadata, or the topic's others, say."""
+    known = dict(registered)
+    for partition, facts in partitions.items():
+        if facts.topic_id is None:
+            continue
+        wanted = known.setdefault(partition.topic, facts.topic_id)
+        if facts.topic_id != wanted:
+            by = "the metadata" if partition.topic in registered else "another of its partitions"
+            cause = (
+                f"it is of topic {format_id(facts.topic_id)}, but {partition.topic} is {format_id(wanted)} "
+                f"to {by}"
+            )
+            yield Finding(Kind.DAMAGE, f"{facts.path}/{PARTITION_METADATA_FILE}", cause)
 
 
 def _identity(fs: FileSystem, path: str) -> Iterator[Finding]:
     try:
         with suppress(FileNotFoundError):
             read_meta_properties(fs, path)
-    except InvalidIndexError as error:
-        yield Finding(Kind.DAMAGE, path, str(error))
+    except UNREADABLE as error:
+        yield Finding(Kind.DAMAGE, path, told(error))
 
 
 def _checkpoint(
@@ -102,8 +144,8 @@ def _checkpoint(
 ) -> Iterator[Finding]:
     try:
         offsets = read_offset_checkpoint(fs, path)
-    except InvalidIndexError as error:
-        yield Finding(Kind.DAMAGE, path, str(error))
+    except UNREADABLE as error:
+        yield Finding(Kind.DAMAGE, path, told(error))
         return
     for partition, offset in offsets.items():
         facts = partitions.get(partition)

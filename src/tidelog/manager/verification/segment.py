@@ -28,10 +28,11 @@ import numpy.typing as npt
 
 from tidelog.errors import CorruptRecordError
 from tidelog.log.producers.markers import read_markers
-from tidelog.manager.verification.findings import Finding, Kind
+from tidelog.manager.verification.findings import UNREADABLE, Finding, Kind, told
 from tidelog.records import decode_batches, scan_batches
 from tidelog.records.batches import BatchTable
 from tidelog.storage import FileSystem, map_file, read_file
+from tidelog.storage.files import LARGEST_READ
 from tidelog.storage.names import FileKind, SegmentFileName
 
 __all__ = ["SegmentFacts", "SegmentPlace", "verify_segment"]
@@ -147,7 +148,12 @@ def _verify_indexes(fs: FileSystem, place: SegmentPlace, facts: SegmentFacts) ->
     for kind, check in CHECKS.items():
         path = place.path(kind)
         if kind in place.kinds:
-            yield from check(read_file(fs, path), path, facts, place.is_last)
+            try:
+                data = read_file(fs, path)
+            except UNREADABLE as error:
+                yield Finding(Kind.DAMAGE, path, told(error))
+                continue
+            yield from check(data, path, facts, place.is_last)
         elif kind is FileKind.TXN_INDEX:  # made at the first abort
             yield from check(b"", path, facts, place.is_last)
         else:
@@ -159,7 +165,26 @@ def _verify_indexes(fs: FileSystem, place: SegmentPlace, facts: SegmentFacts) ->
 
 def _verify_log(fs: FileSystem, place: SegmentPlace, deep: bool, known: BatchTable | None) -> SegmentFacts:
     path = place.path(FileKind.LOG)
-    buffer = map_file(fs, path)
+    try:
+        buffer = map_file(fs, path)
+    except UNREADABLE as error:
+        unread = Finding(Kind.DAMAGE, path, told(error), 0, place.base_offset, place.next_base)
+        nothing = BatchTable(np.empty((0, 16), np.int64))
+        return SegmentFacts.of(memoryview(b""), nothing, place.base_offset, place.size, 0, [unread])
+    if len(buffer) > LARGEST_READ:
+        cause = f"it has {len(buffer)} bytes: no segment has more than {LARGEST_READ}"
+        too_large = Finding(Kind.DAMAGE, path, cause, LARGEST_READ, place.base_offset, place.next_base)
+        buffer = buffer[:LARGEST_READ]
+        facts = _verify_bytes(buffer, place, deep, known)
+        facts.findings = [too_large, *facts.findings]
+        return facts
+    return _verify_bytes(buffer, place, deep, known)
+
+
+def _verify_bytes(
+    buffer: memoryview, place: SegmentPlace, deep: bool, known: BatchTable | None
+) -> SegmentFacts:
+    path = place.path(FileKind.LOG)
     table, fault = (known, None) if known is not None else scan_log(buffer, 0, len(buffer), path, deep)
     findings = list(islice(bad_offsets(table, path, place.base_offset, place.next_base), MAX_FINDINGS))
     if fault is not None:
