@@ -66,6 +66,9 @@ bench: setup $(VENV)/.bench  ## measure against Kafka's engine and others; ARGS=
 asan: setup-dev  ## run the decode tests on kernels compiled under AddressSanitizer
 	$(BIN)/python tools/asan.py $(ARGS)
 
+dist:  ## build the source distribution and wheels, and try them out in blank environments
+	$(PYTHON) tools/dist.py $(ARGS)
+
 clean:  ## remove what was built
 	rm -rf build dist $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info
 	find src -name '*.so' -delete
