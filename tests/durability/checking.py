@@ -14,8 +14,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 
-import tidelog
-from tests.durability.life import CONFIG, NOW, ROOTS, Life, live, read_all
+from tests.durability.life import CONFIG, NOW, ROOTS, Life, live, read_all, recovered
 from tests.durability.model import Found, History
 from tidelog.manager import Partition, Store
 from tidelog.records import Record
@@ -30,7 +29,7 @@ _LATER = NOW + 10**9
 
 def open_after(fs: CrashFileSystem) -> Store:
     """The store as it is found after a cut."""
-    return tidelog.open(ROOTS, config=CONFIG, fs=fs, now_ms=lambda: _LATER, background=False, create=True)
+    return recovered(ROOTS, config=CONFIG, fs=fs, now_ms=lambda: _LATER, background=False, create=True)
 
 
 def cut(seed: int, states: int, actions: int = 40, faults: str = "") -> None:

@@ -12,12 +12,14 @@ raised was not acknowledged; `model` has what follows from that.
 from __future__ import annotations
 
 import errno
+import inspect
 import random
 import threading
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import tidelog
 from tests.durability.model import NEVER, Entry, Found, History, Name
@@ -32,7 +34,7 @@ from tidelog.testing.crash import CrashFileSystem
 from tidelog.testing.faults import Call, Fault, FaultyFileSystem
 from tidelog.types import FetchIsolation
 
-__all__ = ["CONFIG", "FAULTS", "NOW", "ROOTS", "Life", "live", "read_all"]
+__all__ = ["CONFIG", "FAULTS", "NOW", "ROOTS", "Life", "live", "read_all", "recovered"]
 
 ROOTS = ("/a", "/b", "/c")
 NOW = 1_700_000_000_000
@@ -68,11 +70,19 @@ _ACTIONS = {
     "delete": 0.4,
     "recreate": 0.4,
     "restart": 0.8,
+    "killed": 0.6,
 }
 _LONG = ("checkpoint", "clean", "truncate", "move", "retention", "roll", "tasks", "flush")
 """What is interrupted."""
 _INTERRUPTIONS = ("append", "flush", "read", "checkpoint", "roll", "truncate", "trim")
 _WAIT_S = 0.03
+
+
+def recovered(*arguments: Any, **options: Any) -> Store:
+    """Open a store that may have been left in disorder."""
+    if "recover" in inspect.signature(tidelog.open).parameters:
+        options["recover"] = True
+    return tidelog.open(*arguments, **options)
 
 
 @dataclass
@@ -117,7 +127,7 @@ class Liver:
         return self.crashing.steps
 
     def open(self) -> Store:
-        return tidelog.open(ROOTS, config=CONFIG, fs=self.fs, now_ms=lambda: self.clock, background=False)
+        return recovered(ROOTS, config=CONFIG, fs=self.fs, now_ms=lambda: self.clock, background=False)
 
     def run(self, actions: int) -> Life:
         store = self.open()
@@ -134,6 +144,8 @@ class Liver:
                 if restarted is None:
                     break
                 store = restarted
+            elif action == "killed":
+                store = self.kill(store)
             elif action in _LONG and self.dice.random() < 0.25:
                 self.interrupted(store, action, self.dice.choice(_INTERRUPTIONS))
             else:
@@ -488,6 +500,15 @@ class Liver:
                 raise
         if self.life.faults:
             self.fs.rule = lambda call: None
+        return self.open()
+
+    def kill(self, store: Store) -> Store:
+        """The process is killed: nothing is closed, and what it wrote is in the system's memory only."""
+        if self.life.faults:
+            return store
+        for partition in store:
+            if partition.is_online:
+                partition.go_offline(RuntimeError("killed"))
         return self.open()
 
     def close(self, store: Store) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import tidelog
-from tests.durability.life import CONFIG, ROOTS
+from tests.durability.life import CONFIG, ROOTS, recovered
 from tests.log.logs import abort, send
 from tidelog.manager import Partition, Store
 from tidelog.records import Record
@@ -13,7 +12,7 @@ SMALL = {"internal.segment.bytes": 500, "retention.bytes": 1000}
 
 
 def opened(fs: CrashFileSystem) -> Store:
-    return tidelog.open(ROOTS, config=CONFIG, fs=fs, background=False)
+    return recovered(ROOTS, config=CONFIG, fs=fs, background=False)
 
 
 def filled(store: Store, batches: int = 20) -> Partition:

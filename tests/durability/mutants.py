@@ -1,0 +1,592 @@
+"""Ways to break what makes writes durable, one line each, and the tests that notice.
+
+Each mutant leaves out or reverses one sync, one rename's order, one lock, or one rule of a recovery point, a
+checkpoint or the clean mark. `mutating` runs them; `test_mutants` sees that each still fits its file, once.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["EQUIVALENT", "MUTANTS", "Mutant"]
+
+
+class Mutant(NamedTuple):
+    """A line that is replaced."""
+
+    what: str
+    """What is broken."""
+    file: str
+    """Where, below `src/tidelog`."""
+    before: str
+    after: str
+    tests: tuple[str, ...]
+    """The tests meant to notice, below `tests`."""
+
+
+FOUND = "durability/test_found.py"
+PROMISES = "durability/test_promises.py"
+LIVES = (PROMISES, FOUND, "durability/test_lives.py")
+FAULTY = (PROMISES, "durability/test_faulty_lives.py", "manager/test_flushing.py")
+LOG = ("log/test_durability.py", *LIVES)
+RACES = (PROMISES, "manager/test_threads.py", "durability/test_storm.py")
+
+_ATOMIC, _DIRECTORY = "storage/atomic.py", "storage/directory.py"
+_SEGMENT, _FILE = "segment/base.py", "segment/file.py"
+_FLUSHING, _TRUNCATION, _STATE = "log/flushing.py", "log/truncation.py", "log/state.py"
+_DELETION, _LOADER, _LOG = "log/segments/deletion.py", "log/opening/loader.py", "log/log.py"
+_ROOT, _STORE, _MOVES = "manager/store/root.py", "manager/store/store.py", "manager/store/moves.py"
+_PARTITION, _MAINTENANCE = "manager/store/partition.py", "manager/background/maintenance.py"
+_APPLYING, _COMMITTING = "manager/publishing/applying.py", "manager/publishing/committing.py"
+_LINKING, _SNAPSHOTS = "log/append/linking.py", "log/producers/snapshot_files.py"
+_PUBLISHING = ("manager/test_publishing_cut.py", "manager/test_publishing_faults.py", PROMISES)
+_CLEANER = (
+    PROMISES,
+    "cleanup/test_cleaner_crashes.py::test_cleaning_survives_power_cuts",
+    "log/test_splitting.py",
+    "durability/test_lives.py",
+)
+
+MUTANTS: tuple[Mutant, ...] = (
+    # ---- small files that are replaced whole
+    Mutant("a new file is not synced", _ATOMIC, "            file.sync()\n", "            pass\n", LIVES),
+    Mutant(
+        "a rename is not synced",
+        _ATOMIC,
+        "                fs.sync_directory(parent(target))\n",
+        "                pass\n",
+        LIVES,
+    ),
+    Mutant("what a crash left is not cut", _ATOMIC, "        file.truncate(0)\n", "", LIVES),
+    Mutant(
+        "writers of one file do not wait",
+        _ATOMIC,
+        "            with lock:\n",
+        "            if lock:\n",
+        RACES,
+    ),
+    Mutant(
+        "a created file's name is not synced",
+        _ATOMIC,
+        "        raise\n    fs.sync_directory(parent(target))\n",
+        "        raise\n",
+        (PROMISES, "storage/test_files.py"),
+    ),
+    # ---- names in a partition's directory
+    Mutant(
+        "a renamed directory is not synced",
+        _DIRECTORY,
+        "                self.fs.sync_directory(parent(target))\n                if",
+        "                if",
+        LIVES,
+    ),
+    Mutant(
+        "the name of a new directory is not synced",
+        _DIRECTORY,
+        "                self.fs.sync_directory(parent(self.path))\n",
+        "                pass\n",
+        LOG,
+    ),
+    Mutant(
+        "a directory is never synced",
+        _DIRECTORY,
+        "            self.fs.sync_directory(self.path)\n",
+        "            pass\n",
+        LIVES,
+    ),
+    Mutant(
+        "a new name is not noticed", _DIRECTORY, "            if create:\n", "            if False:\n", LIVES
+    ),
+    Mutant(
+        "a rename is not noticed",
+        _DIRECTORY,
+        "            self._changes += 1\n            self.fs.rename",
+        "            self.fs.rename",
+        LOG,
+    ),
+    Mutant(
+        "a removal is not noticed",
+        _DIRECTORY,
+        "            self._changes += 1\n            return True",
+        "            return True",
+        LOG,
+    ),
+    Mutant(
+        "a failed sync is forgotten",
+        _DIRECTORY,
+        "            self.failure = self.failure or error\n",
+        "            pass\n",
+        FAULTY,
+    ),
+    Mutant(
+        "a sync after a failed one is tried",
+        _DIRECTORY,
+        "        if before is not None:\n",
+        "        if False:\n",
+        FAULTY,
+    ),
+    Mutant("a file's sync is left out", _DIRECTORY, "            file.sync()\n", "            pass\n", LIVES),
+    # ---- segments
+    Mutant("a log is not synced", _SEGMENT, "            self._file.sync()\n", "", LIVES),
+    Mutant("an offset index is not synced", _SEGMENT, "            self.offset_index.flush()\n", "", LIVES),
+    Mutant("a time index is not synced", _SEGMENT, "            self.time_index.flush()\n", "", LIVES),
+    Mutant("a transaction index is not synced", _SEGMENT, "            self.txn_index.flush()\n", "", LIVES),
+    Mutant(
+        "a swapped log's name may come after its index'",
+        _SEGMENT,
+        "            if log_first:\n                self.directory.sync()\n",
+        "",
+        _CLEANER,
+    ),
+    Mutant(
+        "a segment counts as synced though it has grown",
+        _SEGMENT,
+        "        return self._file.state.changes, self.size\n",
+        "        return (self._file.state.changes,)\n",
+        LOG,
+    ),
+    Mutant(
+        "a segment counts as synced before it is",
+        _SEGMENT,
+        "            mark = self._mark()\n            if state.synced == mark:\n                return\n",
+        "            if state.synced == (mark := self._mark()):\n                return\n"
+        "            state.synced = mark\n",
+        FAULTY,
+    ),
+    Mutant(
+        "the writer's file is not synced",
+        _FILE,
+        "        if file is not None:\n            self.directory.sync_file(file)\n            return\n",
+        "        if file is not None:\n            return\n",
+        LIVES,
+    ),
+    Mutant(
+        "a sealed file is not synced",
+        _FILE,
+        "        file = self.directory.open(self.name)\n        try:\n"
+        "            self.directory.sync_file(file)\n",
+        "        file = self.directory.open(self.name)\n        try:\n            pass\n",
+        LIVES,
+    ),
+    Mutant(
+        "a failed write is not undone",
+        "segment/active.py",
+        "            self._file.undo(self._length)\n",
+        "            pass\n",
+        ("segment/test_faults.py", *FAULTY),
+    ),
+    # ---- indexes
+    Mutant(
+        "an active index is not synced",
+        "index/active.py",
+        "                    self._mapping.flush()\n",
+        "                    pass\n",
+        LIVES,
+    ),
+    Mutant(
+        "index entries get no disk space before they are stored",
+        "index/active.py",
+        "        file.allocate(used, end - used)\n",
+        "",
+        LIVES,
+    ),
+    Mutant(
+        "entries that were cut off stay in the file",
+        "index/active.py",
+        "            file.truncate(count * self.ENTRY_SIZE)  # down",
+        "            # down",
+        ("index/test_files.py", "segment/test_files.py", *LIVES),
+    ),
+    Mutant(
+        "a sealed index is not synced",
+        "index/base.py",
+        "            self.directory.sync_file(file)\n",
+        "            pass\n",
+        LIVES,
+    ),
+    Mutant(
+        "aborted transactions are not synced",
+        "index/transaction.py",
+        "        self.directory.sync_file(file)\n",
+        "        pass\n",
+        LIVES,
+    ),
+    # ---- flushing, and the recovery point
+    Mutant(
+        "a flush leaves segments out",
+        _FLUSHING,
+        "            segment.flush()\n",
+        "            pass\n",
+        LIVES,
+    ),
+    Mutant("a flush leaves snapshots out", _FLUSHING, "        state.snapshots.sync()\n", "", LOG),
+    Mutant(
+        "a flush leaves names out",
+        _FLUSHING,
+        "            state.directory.sync()\n",
+        "            pass\n",
+        LIVES,
+    ),
+    Mutant(
+        "the recovery point may lie above the log end",
+        _FLUSHING,
+        "min(reach, offsets.log_end.message_offset)",
+        "reach",
+        LOG,
+    ),
+    Mutant(
+        "a flush trusts the recovery point, not the segments",
+        _FLUSHING,
+        "segments.values(state.synced_below, reach)",
+        "segments.values(state.recovery_point, reach)",
+        LOG,
+    ),
+    Mutant(
+        "a log whose sync failed can be flushed",
+        _FLUSHING,
+        "    with state.sync_lock:\n        state.check_writable()\n        end =",
+        "    with state.sync_lock:\n        end =",
+        FAULTY,
+    ),
+    Mutant(
+        "flushes do not wait for truncations",
+        _FLUSHING,
+        "    with state.sync_lock:\n        state.check_writable()\n        end =",
+        "    if state.sync_lock:\n        state.check_writable()\n        end =",
+        (*RACES, *LOG),
+    ),
+    Mutant(
+        "a truncation leaves the recovery point",
+        _STATE,
+        "        self.recovery_point = min(self.recovery_point, end_offset)\n",
+        "",
+        LOG,
+    ),
+    Mutant(
+        "a truncation leaves the mark of what is synced",
+        _STATE,
+        "        self.synced_below = min(self.synced_below, self.active.base_offset)\n",
+        "",
+        LOG,
+    ),
+    Mutant(
+        "a truncation is not counted",
+        _STATE,
+        "        self.truncations += 1\n",
+        "",
+        ("manager/test_moves.py", "manager/test_cleaning_interrupted.py", *LOG),
+    ),
+    Mutant(
+        "a disk that fails half-way leaves the log online",
+        _STATE,
+        "        except OSError as error:\n            self._offline = self._offline or error\n",
+        "        except OSError as error:\n",
+        FAULTY,
+    ),
+    # ---- truncation
+    Mutant("a truncation is not synced", _TRUNCATION, "        sync_changes(state, target + 1)\n", "", LOG),
+    Mutant("a truncation does not note itself", _TRUNCATION, "        state.note_cut(target)\n", "", LOG),
+    Mutant(
+        "a segment is cut while later ones are there",
+        _TRUNCATION,
+        "        if gone:  # recovery",
+        "        if False:  # recovery",
+        LIVES,
+    ),
+    Mutant(
+        "a new segment may lie inside an old one",
+        _TRUNCATION,
+        "        state.directory.sync()  # else",
+        "        # else",
+        LOG,
+    ),
+    Mutant(
+        "a full truncation is not synced",
+        _TRUNCATION,
+        "        sync_changes(state, new_offset + 1)\n",
+        "",
+        LOG,
+    ),
+    Mutant(
+        "flushes run while a log is cut",
+        _TRUNCATION,
+        '    with state.sync_lock, state.changing_files("truncating"):\n        active = _activated',
+        '    with state.changing_files("truncating"):\n        active = _activated',
+        (*RACES, *LOG),
+    ),
+    # ---- segments that go, and that take the place of others
+    Mutant(
+        "deleted segments come back",
+        _DELETION,
+        "        state.directory.sync()\n    return len(gone)",
+        "    return len(gone)",
+        LIVES,
+    ),
+    Mutant(
+        "cleaned files are swapped before their names are safe",
+        _DELETION,
+        "    directory.sync()\n    for segment in reversed(added):\n",
+        "    for segment in reversed(added):\n",
+        _CLEANER,
+    ),
+    Mutant(
+        "files are swapped without a sync between",
+        _DELETION,
+        "        segment.rename_to(Transient.SWAP)\n        directory.sync()\n",
+        "        segment.rename_to(Transient.SWAP)\n",
+        _CLEANER,
+    ),
+    Mutant("files are swapped oldest first", _DELETION, "in reversed(added):", "in added:", _CLEANER),
+    Mutant(
+        "old segments may outlive the swap",
+        _DELETION,
+        "    retire()\n    directory.sync()\n",
+        "    retire()\n",
+        _CLEANER,
+    ),
+    Mutant("indexes are swapped in before logs", _DELETION, "log_first=True", "log_first=False", _CLEANER),
+    # ---- opening after a crash
+    Mutant(
+        "recovery vouches for what it has found",
+        _LOADER,
+        "point = end if self._clean and recover else min(self._recovery_point, end)",
+        "point = end",
+        LOG,
+    ),
+    Mutant(
+        "removed leftovers may come back",
+        _LOADER,
+        "        if names:\n            self._directory.sync()\n",
+        "",
+        _CLEANER,
+    ),
+    Mutant(
+        "finished swaps are not synced",
+        _LOADER,
+        "        if renames:\n            self._directory.sync()\n",
+        "",
+        _CLEANER,
+    ),
+    Mutant(
+        "indexes come back before their logs",
+        _LOADER,
+        "in (plan.rename[:logs], plan.rename[logs:])",
+        "in (plan.rename[logs:], plan.rename[:logs])",
+        _CLEANER,
+    ),
+    Mutant(
+        "the segment that holds the recovery point is trusted",
+        _LOADER,
+        "for base in bases) - 1, 0)",
+        "for base in bases), 0)",
+        LIVES,
+    ),
+    Mutant(
+        "segments behind damage stay",
+        _LOADER,
+        "                self._remove_segments(index + 1)\n",
+        "",
+        LIVES,
+    ),
+    Mutant(
+        "an unclean log is trusted",
+        _LOADER,
+        "        if not self._clean:\n            self._recover",
+        "        if False:\n            self._recover",
+        LIVES,
+    ),
+    # ---- closing
+    Mutant(
+        "closing does not sync",
+        _LOG,
+        "                flushing.sync_changes(state, state.view.offsets.log_end.message_offset + 1)\n",
+        "",
+        LIVES,
+    ),
+    Mutant(
+        "a log whose disk failed can be closed in order",
+        _LOG,
+        "                return\n            state.check_writable()\n",
+        "                return\n",
+        FAULTY,
+    ),
+    # ---- snapshots, and segments that are linked in
+    Mutant(
+        "a linked segment's stamps are not synced",
+        _LINKING,
+        "        file.sync()\n",
+        "        pass\n",
+        _PUBLISHING,
+    ),
+    Mutant("linked names are not synced", _LINKING, "            state.directory.sync()\n", "", _PUBLISHING),
+    # ---- roots: the clean mark and checkpoints
+    Mutant(
+        "the clean mark may come back",
+        _ROOT,
+        "        self.fs.unlink(path)\n        self.fs.sync_directory(self.path)\n",
+        "        self.fs.unlink(path)\n",
+        LIVES,
+    ),
+    Mutant("the clean mark stays", _ROOT, "        self.fs.unlink(path)\n", "", LIVES),
+    Mutant(
+        "checkpoints are written side by side",
+        _ROOT,
+        "        with self._writing:\n",
+        "        if self._writing:\n",
+        RACES,
+    ),
+    Mutant(
+        "a lost lock is not noticed",
+        _ROOT,
+        "            self.ensure_lock()\n",
+        "",
+        ("manager/test_store.py", "manager/test_disks.py", PROMISES),
+    ),
+    Mutant(
+        "a new root's name is not synced",
+        _ROOT,
+        "        fs.sync_directory(parent(path))\n",
+        "        pass\n",
+        LIVES,
+    ),
+    Mutant(
+        "checkpoints of a truncated log stay high",
+        _STORE,
+        "self._maintenance.lower_checkpoints(partition) if cut else None",
+        "None",
+        (*LOG, "manager/test_flushing.py"),
+    ),
+    Mutant(
+        "the clean mark vouches for a log that failed",
+        _STORE,
+        "if all(list(answers))}",
+        "if list(answers) or True}",
+        FAULTY,
+    ),
+    Mutant(
+        "a partition is closed while it is appended to",
+        _STORE,
+        "        with partition.gate:\n            partition.log.close()\n",
+        "        partition.log.close()\n",
+        RACES,
+    ),
+    Mutant(
+        "the last checkpoints are not written",
+        _STORE,
+        "        self._maintenance.checkpoint()\n        for root in whole:\n",
+        "        for root in whole:\n",
+        LIVES,
+    ),
+    Mutant(
+        "a deleted topic stays registered",
+        _STORE,
+        "            self._opened.registry.register(removed=[topic.topic_id])\n",
+        "",
+        LIVES,
+    ),
+    Mutant(
+        "a store's flush is silent about what it could not flush",
+        _STORE,
+        "        if failed:\n            raise FlushError(failed)\n",
+        "",
+        FAULTY,
+    ),
+    Mutant(
+        "a truncation lets appends in between",
+        _STORE,
+        "            with partition.gate:\n                cut =",
+        "            if partition.gate:\n                cut =",
+        RACES,
+    ),
+    Mutant(
+        "recovery points are written for logs that are not there yet",
+        _MAINTENANCE,
+        "    Checkpoint.RECOVERY_POINTS: lambda log: log.recovery_point,",
+        "    Checkpoint.RECOVERY_POINTS: lambda log: log.log_end_offset,",
+        LIVES,
+    ),
+    # ---- partitions and moves
+    Mutant(
+        "append(sync=True) does not sync",
+        _PARTITION,
+        "        if sync:\n            self.flush()\n        return info",
+        "        return info",
+        LIVES,
+    ),
+    Mutant(
+        "a move's copy is not synced",
+        _MOVES,
+        "    future.flush()\n    future.rename",
+        "    future.rename",
+        LIVES,
+    ),
+    Mutant(
+        "a log start does not move with its log",
+        _MOVES,
+        "        target.add_to_checkpoint(",
+        "        (lambda *told: None)(",
+        LIVES,
+    ),
+    Mutant("a move is not registered", _MOVES, "        register()\n", "        pass\n", LIVES),
+    Mutant(
+        "appends go on while logs are switched",
+        _MOVES,
+        "        with lock, partition.gate:",
+        "        with lock:",
+        RACES,
+    ),
+    Mutant(
+        "a copy may miss a truncation of its source",
+        _MOVES,
+        "            if source.truncations != truncations:\n",
+        "            if False:\n",
+        ("manager/test_moves.py", *LIVES),
+    ),
+    Mutant(
+        "a copy may lack its first segments",
+        _MOVES,
+        "    if future.log_start_offset > source.log_start_offset:",
+        "    if False:",
+        LIVES,
+    ),
+    # ---- bulk writes
+    Mutant(
+        "what was there before a bulk write is not synced",
+        _COMMITTING,
+        "        find(one.topic_partition).flush()\n",
+        "        pass\n",
+        _PUBLISHING,
+    ),
+    Mutant(
+        "a bulk write begins before its intent is safe",
+        _COMMITTING,
+        "    write_journal(fs, root.path, replace(journal, pending=pending, root=ours))\n",
+        "",
+        _PUBLISHING,
+    ),
+    Mutant(
+        "a bulk write is not settled",
+        _COMMITTING,
+        "    settle(fs, root, done=True)\n",
+        "",
+        _PUBLISHING,
+    ),
+    # ---- compaction
+    Mutant(
+        "how far a truncated log is clean is written",
+        "manager/background/cleaning.py",
+        "            if root is not None and log.truncations == truncations:\n",
+        "            if root is not None:\n",
+        ("manager/test_cleaning_interrupted.py", PROMISES),
+    ),
+    Mutant(
+        "a log is truncated while it is cleaned",
+        _STORE,
+        ", self._cleaning.paused(partition.topic_partition):\n            with partition.gate:",
+        ":\n            with partition.gate:",
+        ("manager/test_cleaning_interrupted.py", "manager/test_threads.py", PROMISES),
+    ),
+)
+
+EQUIVALENT: dict[int, str] = {}
+"""The mutants that change nothing, and why."""
