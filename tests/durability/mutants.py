@@ -163,10 +163,23 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a sealed file is not synced",
         _FILE,
-        "        file = self.directory.open(self.name)\n        try:\n"
-        "            self.directory.sync_file(file)\n",
-        "        file = self.directory.open(self.name)\n        try:\n            pass\n",
+        "        try:\n            self.directory.sync_file(file)\n",
+        "        try:\n            pass\n",
         LIVES,
+    ),
+    Mutant(
+        "a file to sync is looked up while its name may change",
+        _FILE,
+        "        with self.directory.lock:  # the name",
+        "        if self.directory.lock:  # the name",
+        (FOUND,),
+    ),
+    Mutant(
+        "an index to sync is looked up while its name may change",
+        "index/base.py",
+        "        with self.directory.lock:  # the name",
+        "        if self.directory.lock:  # the name",
+        (FOUND,),
     ),
     Mutant(
         "a failed write is not undone",

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import threading
+
+import pytest
+
 from tests.durability.life import CONFIG, ROOTS, recovered
 from tests.log.logs import abort, send
 from tidelog.manager import Partition, Store
 from tidelog.records import Record
+from tidelog.storage import FileSystem
 from tidelog.testing.crash import CrashFileSystem
+from tidelog.testing.faults import FaultyFileSystem
 
 SMALL = {"internal.segment.bytes": 500, "retention.bytes": 1000}
 
 
-def opened(fs: CrashFileSystem) -> Store:
+def opened(fs: FileSystem) -> Store:
     return recovered(ROOTS, config=CONFIG, fs=fs, background=False)
 
 
@@ -91,3 +97,30 @@ def test_a_truncation_that_was_cut_short_keeps_what_is_known_of_aborted_transact
             after = opened(fs.crash(step, seed=seed)).partition("t").log
             if after.log_end_offset > 2:
                 assert after.aborted_transactions(0, 2), f"step {step}, seed {seed}"
+
+
+@pytest.mark.parametrize("at", range(1, 10))
+def test_segments_may_be_deleted_while_they_are_flushed(at: int) -> None:
+    fs = FaultyFileSystem(CrashFileSystem(), lambda call: None)
+    store = opened(fs)
+    partition = store.create_topic("t", 1, SMALL)[0]
+    for number in range(20):
+        partition.append([Record(b"%d" % number * 20)] * 5)
+    main, left = threading.get_ident(), at
+    deleting = threading.Thread(target=store.apply_retention)
+
+    def interrupt(operation: str) -> None:
+        nonlocal left
+        if operation == "open" and threading.get_ident() == main:
+            left -= 1
+            if left == 0:
+                deleting.start()
+                deleting.join(0.05)
+
+    fs.interrupt = interrupt
+    partition.flush()
+    fs.interrupt = None
+    deleting.join(10)
+    assert partition.is_online
+    assert partition.log_start_offset > 0
+    partition.flush()

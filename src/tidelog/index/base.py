@@ -152,7 +152,8 @@ class IndexFile(ABC):
 
     def flush(self) -> None:
         """Return when the file's bytes and length are on the disk."""
-        file = self.directory.open(self.name)
+        with self.directory.lock:  # the name is looked up where nobody changes it
+            file = self.directory.open(self.name)
         try:
             self.directory.sync_file(file)
         finally:

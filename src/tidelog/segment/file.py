@@ -180,7 +180,8 @@ class LogFile:
         if file is not None:
             self.directory.sync_file(file)
             return
-        file = self.directory.open(self.name)
+        with self.directory.lock:  # the name is looked up where nobody changes it
+            file = self.directory.open(self.name)
         try:
             self.directory.sync_file(file)
         finally:
