@@ -116,14 +116,14 @@ MUTANTS: tuple[Mutant, ...] = (
         _DIRECTORY,
         "            self.failure = self.failure or error\n",
         "            pass\n",
-        FAULTY,
+        (PROMISES,),
     ),
     Mutant(
         "a sync after a failed one is tried",
         _DIRECTORY,
         "        if before is not None:\n",
         "        if False:\n",
-        FAULTY,
+        (PROMISES,),
     ),
     Mutant("a file's sync is left out", _DIRECTORY, "            file.sync()\n", "            pass\n", LIVES),
     # ---- segments
@@ -140,10 +140,10 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a segment counts as synced though it has grown",
-        _SEGMENT,
-        "        return self._file.state.changes, self.size\n",
-        "        return (self._file.state.changes,)\n",
-        LOG,
+        "segment/active.py",
+        "        return self._file.state.changes, self.size, self",
+        "        return self._file.state.changes, 0, self",
+        LIVES,
     ),
     Mutant(
         "a segment counts as synced before it is",

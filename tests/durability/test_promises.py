@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,13 @@ import pytest
 
 from tests.durability.life import CONFIG, recovered
 from tests.log.logs import abort, commit, send
+from tidelog.log import Log
 from tidelog.manager import Partition, Store
 from tidelog.records import Record
-from tidelog.storage import LOCAL, FileSystem, atomic_write, read_file
+from tidelog.storage import LOCAL, Directory, FileSystem, atomic_write, read_file
 from tidelog.storage.atomic import atomic_create
 from tidelog.testing.crash import CrashFileSystem
+from tidelog.testing.faults import FaultyFileSystem, fail_on
 
 ROOTS = ("/a", "/b")
 SMALL = {"internal.segment.bytes": 500, "retention.bytes": 1000}
@@ -249,6 +252,54 @@ def test_recovery_points_tell_of_what_is_on_the_disk(fs: CrashFileSystem) -> Non
         assert opened(after).partition("t").log_end_offset >= partition.log.recovery_point
         partition.flush()
         assert partition.log.recovery_point == partition.log_end_offset
+
+
+# ---- a partition's directory
+
+
+def test_a_directory_knows_whether_its_names_are_on_the_disk(fs: CrashFileSystem) -> None:
+    fs.make_directory("/d")
+    fs.sync_directory("/")
+    directory = Directory("/d", fs)
+    for change in (
+        lambda: directory.open("a", create=True).close(),
+        lambda: directory.rename("a", "b"),
+        lambda: directory.unlink("b"),
+    ):
+        change()
+        assert not directory.is_synced
+        directory.sync()
+        assert directory.is_synced
+        settled(fs, "/d")
+
+
+def test_a_renamed_log_has_its_name_on_the_disk(fs: CrashFileSystem) -> None:
+    fs.make_directory("/r")
+    fs.sync_directory("/")
+    with Log.open("/r/t-0", fs=fs) as log:
+        log.flush()
+        log.rename("t-0.0123456789abcdef0123456789abcdef-future")
+        (found,) = fs.crash(kept="synced").list("/r")
+        assert found.name.endswith("-future")
+
+
+def test_after_a_failed_sync_no_other_succeeds() -> None:
+    inner = CrashFileSystem()
+    inner.make_directory("/d")
+    fs = FaultyFileSystem(inner, fail_on("sync", "a", errno.EIO, times=1))
+    directory = Directory("/d", fs)
+    file = directory.open("a", create=True)
+    other = directory.open("b", create=True)
+    with pytest.raises(OSError, match="Input/output"):
+        directory.sync_file(file)
+    for again in (
+        lambda: directory.sync_file(file),
+        lambda: directory.sync_file(other),
+        directory.sync,
+        lambda: directory.replace("c", b""),
+    ):
+        with pytest.raises(OSError, match="earlier sync failed"):
+            again()
 
 
 # ---- files that are replaced

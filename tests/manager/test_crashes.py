@@ -40,13 +40,6 @@ def test_a_store_survives_power_cuts(seed: int) -> None:
     cut(seed, 40)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("seed", range(100, 150))
-def test_a_store_survives_ten_thousand_power_cuts(seed: int) -> None:
-    cut(seed, 200, actions=60)
-
-
 def test_a_store_survives_two_power_cuts_in_a_row() -> None:
     life = live(3)
     dice = random.Random(1)
