@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -315,3 +316,23 @@ def test_streams_refuse_what_is_not_for_them() -> None:
     options = SourceOptions.parse({"path": "/a", "endingOffsets": "latest"})
     with pytest.raises(InvalidInputError, match="option endingOffsets: not valid in a streaming query"):
         options.require("streaming", ["endingOffsets"])
+
+
+def test_the_connectors_numbers_for_earliest_and_latest_in_place_of_a_timestamp() -> None:
+    topic = {"subscribe": "golden-none"}
+    whole = direct(CLEAN, **topic).num_rows
+    assert whole > 0
+    assert direct(CLEAN, **topic, startingTimestamp=-2, endingTimestamp=-1).num_rows == whole
+    assert direct(CLEAN, **topic, startingTimestamp=-1).num_rows == 0
+    assert direct(CLEAN, **topic, endingTimestamp=-2).num_rows == 0
+    by_partition = json.dumps({"golden-none": {"0": -2}})
+    assert direct(CLEAN, **topic, startingOffsetsByTimestamp=by_partition).num_rows == whole
+    assert direct(CLEAN, **topic, startingTimestamp=5, endingTimestamp=-1).num_rows == whole
+
+
+def test_a_pattern_is_found_anywhere_in_a_name_as_in_the_connector() -> None:
+    def topics(pattern: str) -> set[str]:
+        return set(direct(CLEAN, subscribePattern=pattern).column("topic").to_pylist())
+
+    assert "golden-none" in topics("none")
+    assert topics("^golden-none$") == {"golden-none"}

@@ -216,10 +216,13 @@ def test_bad_input_is_refused_and_leaves_nothing(
     assert nothing_is_staged(root)
 
 
-def test_another_number_of_partitions_than_there_are_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_partitions_are_what_topics_are_made_with(spark: SparkSession, tmp_path: Path) -> None:
     save(numbers(spark, 4), tmp_path / "root", topic="t", partitions=2)
-    with pytest.raises(Exception, match="'t' has 2 partitions; option partitions says 3"):
-        save(numbers(spark, 4), tmp_path / "root", topic="t", partitions=3)
+    save(numbers(spark, 4), tmp_path / "root", topic="t", partitions=3)
+    save(numbers(spark, 4), tmp_path / "root", topic="u", partitions=3)
+    with tidelog.open(tmp_path / "root") as store:
+        assert [len(store.topic(name)) for name in ("t", "u")] == [2, 3]
+        assert sum(partition.log_end_offset for partition in store.topic("t")) == 8
 
 
 def test_a_root_that_this_application_holds_is_refused_with_the_reason(

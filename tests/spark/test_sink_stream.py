@@ -65,6 +65,30 @@ def test_a_stream_writes_every_row_once(spark: SparkSession, source: Source, tmp
     assert committed == 3
 
 
+def test_output_modes(spark: SparkSession, source: Source, tmp_path: Path) -> None:
+    """`complete` appends the whole result, as the connector does: what others wrote stays. Spark lets no
+    Python sink have `update`.
+    """
+    save(spark.sql("SELECT 'theirs' AS value"), tmp_path / "root", topic="t")
+    for start in (0, 100):
+        write_input(tmp_path / "input", start, 10)
+    stream = spark.readStream.schema("key string, value string").option("maxFilesPerTrigger", 1)
+    counted = stream.json(str(tmp_path / "input")).selectExpr("'all' AS key").groupBy("key").count()
+    writer = counted.selectExpr("key", "string(count) AS value").writeStream.format("tidelog")
+    writer = writer.option("topic", "t").trigger(availableNow=True)
+
+    def run(mode: Any) -> None:
+        checkpoint = str(tmp_path / f"checkpoint-{mode}")
+        query = writer.outputMode(mode).option("checkpointLocation", checkpoint).start(str(tmp_path / "root"))
+        query.awaitTermination()
+
+    run("complete")
+    assert [value for _, _, value in values(source, tmp_path / "root")] == ["theirs", "10", "20"]
+    with pytest.raises(Exception, match=r"(?i)update"):
+        run("update")
+    assert len(values(source, tmp_path / "root")) == 3
+
+
 def test_a_batch_that_spark_runs_again_adds_nothing(
     spark: SparkSession, source: Source, tmp_path: Path
 ) -> None:

@@ -35,7 +35,7 @@ from tidelog.types import TopicPartition
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["INGEST_SCHEMA", "Columns", "FileSource", "ingest", "preview"]
+__all__ = ["INGEST_SCHEMA", "Columns", "FileSource", "check_source", "ingest", "preview"]
 
 INGEST_SCHEMA = pa.schema(
     [
@@ -113,24 +113,34 @@ def preview(
 
     sink = {"path": str(root), **{key: str(value) for key, value in (options or {}).items()}}
     SinkOptions.parse(sink if topic is None else {**sink, "topic": topic})
-    reader = spark.read.format(source.format).options(**source.options)
-    try:
-        records = records_of(reader.load(source.path), columns or Columns())
-    except Exception as error:
-        raise _told(error) from error
-    check_columns(records.schema, topic is not None)
+    records = check_source(spark, source, columns or Columns(), has_topic=topic is not None)
     named = records if topic is None else records.withColumn("topic", sql.lit(topic))
     counted = named.groupBy("topic").agg(sql.count("*").alias("records"))
     found: list[dict[str, Any]] = counted.toArrow().to_pylist()
     return sorted(found, key=lambda row: str(row["topic"]))
 
 
+def check_source(spark: SparkSession, source: FileSource, columns: Columns, *, has_topic: bool) -> DataFrame:
+    """The records of a source, checked as a write would check them; nothing is written."""
+    reader = spark.read.format(source.format).options(**source.options)
+    try:
+        records = records_of(reader.load(source.path), columns)
+        schema = records.schema
+    except Exception as error:
+        raise _told(error) from error
+    check_columns(schema, has_topic)
+    return records
+
+
 def _told(error: Exception) -> Exception:
     """The error of ours that was raised in a task; what Spark says of a source that it cannot read."""
+    from pyspark.errors import AnalysisException, IllegalArgumentException
+
     found = ours(error)
     text = str(error)
     said = _SAID_BY_SPARK.search(text)
-    if found is error and (said or type(error).__name__ == "AnalysisException"):
+    is_refused = isinstance(error, (AnalysisException, IllegalArgumentException))
+    if found is error and (said or is_refused):
         return InvalidInputError(said[0] if said else text.partition("\n")[0])
     return found
 

@@ -6,7 +6,6 @@ for, and for committed reads to the last stable offset.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -89,8 +88,8 @@ def _is_selected(partition: Partition, options: SourceOptions) -> bool:
             return name.topic in topics
         case Assigned(partitions):
             return name in partitions
-        case Matching(pattern):
-            return not is_internal and re.fullmatch(pattern, name.topic) is not None
+        case Matching() as matching:
+            return not is_internal and matching.takes(name.topic)
         case Everything():
             return not is_internal or partition.is_named
 
@@ -172,9 +171,9 @@ def _resolve(partition: Partition, options: SourceOptions, ends: LogEnds, bound:
     name = partition.topic_partition
     match bound:
         case Timestamp(timestamp):
-            return _by_time(partition, options, ends, timestamp, option)
+            offset = _by_time(partition, options, ends, timestamp, option)
         case Timestamps(timestamps):
-            return _by_time(partition, options, ends, timestamps[name], option)
+            offset = _by_time(partition, options, ends, timestamps[name], option)
         case Offsets(offsets):
             offset = offsets[name]
         case _:
@@ -185,6 +184,8 @@ def _resolve(partition: Partition, options: SourceOptions, ends: LogEnds, bound:
 
 
 def _by_time(partition: Partition, options: SourceOptions, ends: LogEnds, timestamp: int, option: str) -> int:
+    if timestamp in (LATEST_OFFSET, EARLIEST_OFFSET):  # Kafka's special timestamps have the same numbers
+        return timestamp
     found = offset_for_timestamp(partition, timestamp)
     if found is not None and found.offset < ends.visible_end:
         return found.offset

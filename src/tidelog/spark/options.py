@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from tidelog.errors import InvalidInputError
+from tidelog.spark.java_patterns import java_pattern
 from tidelog.types import TopicPartition
 
 __all__ = [
@@ -46,7 +47,7 @@ __all__ = [
 
 DEFAULT_MAX_BYTES_PER_PARTITION = 128 << 20
 LATEST_OFFSET, EARLIEST_OFFSET = -1, -2
-"""The connector's numbers for these in a JSON of offsets."""
+"""The connector's numbers for these, in a JSON of offsets and in place of a timestamp."""
 
 _NAMES = (
     "path",
@@ -107,9 +108,13 @@ class Subscribed:
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """The topics whose whole name matches, internal ones left out."""
+    """The topics in whose name a pattern is found (`java_patterns`), internal ones left out."""
 
     pattern: str
+
+    def takes(self, topic: str) -> bool:
+        """Whether it is found in a topic's name."""
+        return java_pattern(self.pattern).search(topic) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,15 +273,18 @@ class OptionReader:
         return (
             self._read("assign", lambda text: Assigned(frozenset(_assignment(text))))
             or self._read("subscribe", lambda text: Subscribed(_topics(text)))
-            or self._read("subscribePattern", lambda text: Matching(_pattern(text)))
+            or self._read("subscribePattern", lambda text: Matching(java_pattern(text).pattern))
             or Everything()
         )
 
     def bound(self, side: str) -> tuple[Bound | None, str]:
         """The bound on one side and the option it comes from; all are read, the most particular counts."""
         readers: tuple[tuple[str, Callable[[str], Bound]], ...] = (
-            (f"{side}Timestamp", lambda text: Timestamp(_whole(text, "a timestamp in ms", 0))),
-            (f"{side}OffsetsByTimestamp", lambda text: Timestamps(_by_partition(text, "a timestamp", 0))),
+            (f"{side}Timestamp", lambda text: Timestamp(_whole(text, "a timestamp in ms", EARLIEST_OFFSET))),
+            (
+                f"{side}OffsetsByTimestamp",
+                lambda text: Timestamps(_by_partition(text, "a timestamp", EARLIEST_OFFSET)),
+            ),
             (f"{side}Offsets", _offsets_bound),
         )
         found = [(self._read(name, read), name) for name, read in readers]
@@ -356,7 +364,7 @@ def _check_order(starting: Bound | None, ending: Bound | None) -> None:
     if (
         isinstance(starting, Timestamp)
         and isinstance(ending, Timestamp)
-        and ending.timestamp < starting.timestamp
+        and 0 <= ending.timestamp < starting.timestamp
     ):
         raise bad_option("endingTimestamp", f"{ending.timestamp} lies before {starting.timestamp}")
 
@@ -380,16 +388,6 @@ def _topics(text: str) -> tuple[str, ...]:
     if not topics:
         raise ValueError(f"no topic in {text!r}")
     return topics
-
-
-def _pattern(text: str) -> str:
-    if not text.strip():
-        raise ValueError("the pattern is empty")
-    try:
-        re.compile(text)
-    except re.error as error:
-        raise ValueError(f"no regular expression: {error}") from None
-    return text
 
 
 def _assignment(text: str) -> list[TopicPartition]:

@@ -38,8 +38,6 @@ class TopicPlan:
 
     known: Mapping[str, TopicFacts]
     new: TopicFacts
-    asked: int | None = None
-    """The number of partitions that was asked for."""
     _checked: dict[str, TopicFacts] = field(default_factory=dict)
 
     def facts(self, topic: str | None) -> TopicFacts:
@@ -48,12 +46,7 @@ class TopicPlan:
         if found is None:
             check_topic(topic)
             name = topic or ""
-            found = self.known.get(name, self.new)
-            if self.asked not in (None, found.partitions):
-                raise InvalidInputError(
-                    f"topic {name!r} has {found.partitions} partitions; option partitions says {self.asked}"
-                )
-            self._checked[name] = found
+            found = self._checked[name] = self.known.get(name, self.new)
         return found
 
 

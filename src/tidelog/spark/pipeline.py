@@ -21,6 +21,7 @@ from tidelog.manager.verification.findings import Kind
 from tidelog.spark.compacting import compact
 from tidelog.spark.exporting import export
 from tidelog.spark.ingesting import Columns, FileSource, ingest
+from tidelog.spark.pipeline_checks import check_topics
 from tidelog.spark.pipeline_config import PipelineConfig, Step, sink_options, trim_bounds
 from tidelog.spark.pipeline_inputs import (
     expired_topics,
@@ -53,7 +54,11 @@ class StepReport:
 
 
 def plan_pipeline(config: PipelineConfig) -> list[StepReport]:
-    """Which steps would run; those behind one that runs may turn out to have nothing to do."""
+    """Which steps would run; those behind one that runs may turn out to have nothing to do.
+
+    InvalidInputError where a step names a topic that will not be there.
+    """
+    check_topics(config)
     state = PipelineState(config.state)
     reports, ran = [], False
     for step in config.steps:

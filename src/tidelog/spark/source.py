@@ -59,8 +59,12 @@ class TidelogSource(Shipped, DataSource):
         return BatchSink(SinkOptions.parse(self.options), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamSink:
-        """A stream of rows with these columns."""
+        """A stream of rows with these columns.
+
+        `overwrite` is Spark's word for output mode `complete`. All of the result is appended then, as the
+        connector does it: the topic's older records may be others', and stay.
+        """
         from tidelog.spark.sink import StreamSink
         from tidelog.spark.sink_options import SinkOptions
 
-        return StreamSink(SinkOptions.parse(self.options), schema, overwrite)
+        return StreamSink(SinkOptions.parse(self.options), schema, overwrite=False)

@@ -19,6 +19,7 @@ from tidelog.manager.publishing.existing import TopicFacts, existing_topics
 from tidelog.manager.publishing.staging import TaskStaging
 from tidelog.manager.publishing.waiting import await_free, open_waiting
 from tidelog.spark.partitioner import TopicPlan
+from tidelog.spark.session_zones import in_zone, session_zone
 from tidelog.spark.sink_options import SinkOptions
 from tidelog.spark.staging import Stager
 from tidelog.storage import LOCAL
@@ -49,7 +50,6 @@ class Writing:
                 options.partitions or options.broker.num_partitions,
                 LogConfig.from_properties(options.config, defaults),
             ),
-            options.partitions,
         )
         self._topics: dict[str, int] = {}
         if options.topic is not None:
@@ -64,7 +64,9 @@ class Writing:
         name = f"task-{task:06}-{0 if context is None else context.taskAttemptId()}"
         staging = TaskStaging(directory, name)
         options = self.options
-        Stager(staging, self._plan, options.codec, topic=options.topic, task=task).run(batches)
+        Stager(staging, self._plan, options.codec, topic=options.topic, task=task).run(
+            in_zone(batches, session_zone())
+        )
         return name
 
     def publish(self, manifests: Sequence[str], directory: str, query: str, batch: int) -> Published:

@@ -20,7 +20,7 @@ def pipeline(
         Path, Argument(metavar="CONFIG.yaml", help="What to run, on which root.", show_default=False)
     ],
     dry_run: Annotated[
-        bool, Option("--dry-run", help="Only check the file and show which steps would run.")
+        bool, Option("--dry-run", help="Only check the file, with Spark, and show which steps would run.")
     ] = False,
     spark: Annotated[
         str | None,
@@ -38,8 +38,9 @@ def pipeline(
 
     from tidelog.cli.errors import FOUND_WRONG
     from tidelog.cli.render.output import Column, make_output
-    from tidelog.spark import quiet_session
+    from tidelog.spark import MissingDependencyError, quiet_session
     from tidelog.spark.pipeline import FAILED, plan_pipeline, run_pipeline
+    from tidelog.spark.pipeline_checks import check_steps, check_topics, needs_spark
     from tidelog.spark.pipeline_config import read_config
 
     output = make_output(json=json)
@@ -52,7 +53,16 @@ def pipeline(
                 made.append(stack.enter_context(quiet_session(spark or wanted.spark)))
             return made[0]
 
-        reports = plan_pipeline(wanted) if dry_run else run_pipeline(session, wanted)
+        if dry_run:
+            reports = plan_pipeline(wanted)
+            if needs_spark(wanted):
+                try:
+                    check_steps(session(), wanted)
+                except MissingDependencyError as error:
+                    output.say(f"formats, expressions and schemas were not checked: {error}")
+        else:
+            check_topics(wanted)
+            reports = run_pipeline(session, wanted)
     columns = [
         Column("step", "step"),
         Column("status", "status"),
