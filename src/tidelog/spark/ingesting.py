@@ -141,7 +141,7 @@ def _told(error: Exception) -> Exception:
     said = _SAID_BY_SPARK.search(text)
     is_refused = isinstance(error, (AnalysisException, IllegalArgumentException))
     if found is error and (said or is_refused):
-        return InvalidInputError(said[0] if said else text.partition("\n")[0])
+        return InvalidInputError(said[0] if said else text.strip().partition("\n")[0])
     return found
 
 
