@@ -66,6 +66,13 @@ bench: setup $(VENV)/.bench  ## measure against Kafka's engine and others; ARGS=
 asan: setup-dev  ## run the decode tests on kernels compiled under AddressSanitizer
 	$(BIN)/python tools/asan.py $(ARGS)
 
+$(VENV)/.docs: $(VENV)/.installed
+	$(INSTALL) -e '.[docs]'
+	@touch $@
+
+docs: $(VENV)/.docs  ## build the site with the API reference into build/site; warnings are errors
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 dist:  ## build the source distribution and wheels, and try them out in blank environments
 	$(PYTHON) tools/dist.py $(ARGS)
 
