@@ -1,6 +1,6 @@
 """What Kafka's own classes answered to long random questions, recorded so that every run can compare.
 
-    python -m tests.log.answers          ask Kafka again and write golden/expected/rules-*.json.gz
+    python -m tests.log.answers [NAME]   ask Kafka again and write golden/expected/rules-*.json.gz
 
 Each file is [{"request": ..., "answers": [...]}]; java/*.java of tests/oracle say what the two hold.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,12 @@ QUESTIONS = {
     "LeaderEpochs": (questions.leader_epochs, 1),
     "SegmentRolls": (questions.segment_rolls, 1),
     "Appends": (questions.appends, 16),
+    "OddAppends": (questions.odd_appends, 6),
 }
 """What each oracle program is asked, and for how many seeds the answers are recorded."""
+
+PROGRAMS = {"OddAppends": "Appends"}
+"""The program that is asked, where it is called otherwise."""
 
 Answers = list[dict[str, Any]]
 
@@ -45,12 +50,15 @@ def ask(oracle: Oracle, program: str, request: dict[str, Any]) -> Answers:
     with tempfile.TemporaryDirectory() as scratch:
         directory = Path(scratch, "t-0")
         directory.mkdir()
-        return oracle.programs.ask(f"tidelog.oracle.{program}", {**request, "dir": str(directory)})
+        name = PROGRAMS.get(program, program)
+        return oracle.programs.ask(f"tidelog.oracle.{name}", {**request, "dir": str(directory)})
 
 
-def _record() -> None:
+def _record(*names: str) -> None:
     oracle = Oracle.obtain()
     for program, (question, seeds) in QUESTIONS.items():
+        if names and program not in names:
+            continue
         content = []
         for seed in range(1, seeds + 1):
             request = question(seed)
@@ -61,4 +69,4 @@ def _record() -> None:
 
 
 if __name__ == "__main__":
-    _record()
+    _record(*sys.argv[1:])

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import random
+import struct
+import zlib
 from typing import Any
 
 from tests.log.crafting import CONTROL, GZIP, LOG_APPEND_TIME, TRANSACTIONAL, Batch
 
-__all__ = ["appends", "leader_epochs", "producer_states", "segment_rolls"]
+__all__ = ["appends", "leader_epochs", "odd_appends", "producer_states", "segment_rolls"]
 
 NOW_MS = 1_700_000_000_000
 EXPIRATION_MS = 5_000
@@ -233,6 +236,59 @@ def _append(chance: random.Random, number: int) -> Step:
         max_timestamp=None if not one_in(10) else NOW_MS + 5,
     )
     return {"data": base64.b64encode(batch.encode()).decode(), "origin": origin, "epoch": 7}
+
+
+def odd_appends(seed: int, count: int = 60) -> dict[str, Any]:
+    """Appends of old clients, compressed messages wrong inside, and of ones that set bits nobody knows."""
+    chance = random.Random(seed)
+    config = {
+        "compression.type": chance.choice(("producer", "uncompressed")),
+        "message.timestamp.type": chance.choice(("CreateTime", "LogAppendTime")),
+    }
+    made = [chance.choice((_old_append, _bits_append))(chance) for _ in range(count)]
+    data = [base64.b64encode(each).decode() for each in made]
+    steps = [{"data": each, "origin": "CLIENT", "epoch": 7} for each in data]
+    return {"config": config, "now_ms": NOW_MS, "appends": steps}
+
+
+def _old_append(chance: random.Random) -> bytes:
+    magic = chance.choice((0, 1))
+    messages = []
+    for number in range(chance.randint(1, 4)):
+        own, codec, spoiled = magic, 0, 0
+        if chance.randrange(8) == 0:
+            own, codec, spoiled = chance.choice(
+                ((1 - magic, 0, 0), (2, 0, 0), (magic, GZIP, 0), (magic, 0, 1))
+            )
+        messages.append(_message(number, own, codec, b"k", b"v%d" % number, spoiled))
+    if chance.randrange(3) == 0:
+        return messages[0]
+    cut = chance.choice((0, 0, 0, 5))
+    payload = b"".join(messages)
+    whole = gzip.compress(payload[: len(payload) - cut] if len(messages) > 1 else payload, mtime=0)
+    return _message(len(messages) - 1, magic, GZIP, None, whole)
+
+
+def _message(offset: int, magic: int, codec: int, key: bytes | None, value: bytes, spoiled: int = 0) -> bytes:
+    """A message of magic 0 or 1; the checksum of a spoiled one does not match."""
+    time = struct.pack(">q", NOW_MS + offset) if magic else b""
+    field = [
+        struct.pack(">i", -1) if one is None else struct.pack(">i", len(one)) + one for one in (key, value)
+    ]
+    body = bytes((magic, codec)) + time + field[0] + field[1]
+    return struct.pack(">qiI", offset, len(body) + 4, zlib.crc32(body) ^ spoiled) + body
+
+
+def _bits_append(chance: random.Random) -> bytes:
+    bits = chance.choice((0x80, 0x100, 0x4000, 0x40, 0x180))
+    records = [(NOW_MS - chance.randrange(5), b"key", b"value") for _ in range(3)]
+    attributes = chance.choice((0, GZIP)) | bits
+    return Batch(
+        records=records,
+        attributes=attributes,
+        leader_epoch=7,
+        max_timestamp=chance.choice((None, NOW_MS + 5)),
+    ).encode()
 
 
 def _base_offset(chance: random.Random, number: int, origin: str) -> int:

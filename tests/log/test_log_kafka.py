@@ -80,10 +80,20 @@ def test_appends_are_stored_or_refused_as_by_kafka(seed: int, tmp_path: Path) ->
     assert _compare(tmp_path / "t-0", request, expected) > 20
 
 
+@pytest.mark.parametrize("seed", range(kafkas.QUESTIONS["OddAppends"][1]))
+def test_odd_appends_are_stored_or_refused_as_by_kafka(seed: int, tmp_path: Path) -> None:
+    """Compressed messages of magic 0 and 1 with bad ones inside, and attributes that nobody knows."""
+    request, expected = kafkas.recorded("OddAppends")[seed]
+    assert _compare(tmp_path / "t-0", request, expected) > 20
+    assert {each["error"] for each in expected} >= {None, "InvalidRecordException", "CorruptRecordException"}
+
+
 def test_appends_are_stored_or_refused_as_by_kafka_now(oracle: Oracle, tmp_path: Path) -> None:
     for seed in range(2000, 2003):
         request = questions.appends(seed, 300)
         _compare(tmp_path / f"t-{seed}", request, kafkas.ask(oracle, "Appends", request))
+        request = questions.odd_appends(seed, 200)
+        _compare(tmp_path / f"o-{seed}", request, kafkas.ask(oracle, "OddAppends", request))
 
 
 # What Kafka wrote, appended as a follower
@@ -189,6 +199,52 @@ def test_kafkas_recovery_leaves_what_we_wrote_as_it_is(oracle: Oracle, seed: int
     shutil.copytree(path, ours)
     Log.open(ours, CONFIG, clean=False, now_ms=Clock(NOW_MS)).close()
     assert data_files(ours) == data_files(path)
+
+
+@pytest.mark.parametrize("has_snapshots", [True, False])
+def test_recovery_leaves_the_snapshots_that_kafkas_leaves(
+    oracle: Oracle, has_snapshots: bool, tmp_path: Path
+) -> None:
+    source = tmp_path / "made" / "ours-0"
+    source.parent.mkdir()
+    _write(source, 5)
+    with Log.open(source, CONFIG, clean=True, now_ms=Clock(NOW_MS)) as log:
+        bases, end = log.segments.base_offsets, log.log_end_offset
+    if not has_snapshots:
+        for file in source.glob("*.snapshot"):
+            file.unlink()
+    for point in (0, bases[1], bases[-3] + 1, bases[-1], end):
+        theirs, ours = tmp_path / "kafka" / str(point), tmp_path / "ours" / str(point) / "ours-0"
+        config = KAFKA_CONFIG
+        oracle.lookups(source, clean=False, recovery_point=point, config=config, now_ms=NOW_MS, keep=theirs)
+        shutil.copytree(source, ours)
+        Log.open(ours, CONFIG, clean=False, recovery_point=point, now_ms=Clock(NOW_MS)).close()
+        assert _snapshots(ours) == _snapshots(theirs), point
+
+
+def _snapshots(path: Path) -> list[str]:
+    return sorted(file.name for file in path.rglob("*.snapshot"))
+
+
+def test_times_are_looked_up_in_one_segment_as_kafka_does(oracle: Oracle, tmp_path: Path) -> None:
+    """Where a segment's records that are late enough lie below the log start, later ones are not asked."""
+    path = tmp_path / "ours-0"
+    with Log.open(path, CONFIG, clean=True, now_ms=Clock(NOW_MS)) as log:
+        for times in ((5, 100, 20), (30, 40), (90, 110, 120), (15,)):
+            for time in times:
+                log.append_as_leader([Record(b"v", b"k", (), NOW_MS + time)])
+            log.roll()
+    asked = [NOW_MS + time for time in (0, 5, 20, 21, 30, 90, 100, 101, 115, 120, 121)]
+    for start in (0, 1, 2, 3, 4, 6, 8):
+        config = KAFKA_CONFIG
+        told = oracle.lookups(path, timestamps=asked, log_start=start, config=config, now_ms=NOW_MS)
+        with Log.open(path, CONFIG, clean=True, log_start_offset=start, now_ms=Clock(NOW_MS)) as log:
+            assert list(answers(log, told)) == told, start
+            log.update_high_watermark(log.log_end_offset)
+            for time in asked:
+                later = [one for one in _everything(log) if one.offset >= start and one.timestamp >= time]
+                found = log.first_offset_at(time)
+                assert (found and found.offset) == (later[0].offset if later else None)
 
 
 # A broker

@@ -164,8 +164,9 @@ def test_a_timestamp_finds_the_first_record_as_late(path: Path) -> None:
         assert log.offset_for_timestamp(NOW_MS + 9001) is None
         log.update_high_watermark(160)
         log.delete_records(33)
-        assert log.offset_for_timestamp(0) == TimestampOffset(NOW_MS + 1000, 33)
-        assert log.offset_for_timestamp(NOW_MS + 8500) == TimestampOffset(NOW_MS + 9000, 34)
+        assert log.offset_for_timestamp(0) is None, "as with Kafka, the first segment that is as late decides"
+        assert log.first_offset_at(0) == TimestampOffset(NOW_MS + 1000, 33)
+        assert log.first_offset_at(NOW_MS + 8500) == TimestampOffset(NOW_MS + 9000, 34)
 
 
 def test_special_targets(path: Path) -> None:
@@ -182,7 +183,8 @@ def test_special_targets(path: Path) -> None:
         assert log.offset_for_timestamp(OffsetTarget.MAX_TIMESTAMP) == TimestampOffset(50, 3)
         assert log.offset_for_timestamp(OffsetTarget.LATEST_TIERED) == TimestampOffset(-1, -1)
         assert log.offset_for_timestamp(OffsetTarget.EARLIEST_PENDING_UPLOAD) == TimestampOffset(-1, -1)
-        assert log.offset_for_timestamp(-7) == TimestampOffset(50, 3), "any other number is a timestamp"
+        assert log.offset_for_timestamp(-7) is None, "any other number is a timestamp"
+        assert log.first_offset_at(-7) == TimestampOffset(50, 3)
 
 
 def test_times_given_by_the_log_are_found(path: Path) -> None:
@@ -235,6 +237,19 @@ def test_offsets_are_completed_with_their_places(path: Path) -> None:
         assert snapshot.high_watermark == LogOffsetMetadata(7, 0, int(batches.position[2]))
         assert snapshot.last_stable == LogOffsetMetadata(3, 0, int(batches.position[1]))
         assert snapshot.log_end == LogOffsetMetadata(8, 0, log.size)
+
+
+def test_what_lies_between_the_log_start_and_the_first_segment_is_out_of_range(path: Path) -> None:
+    """A log that starts earlier than its first segment has the rest elsewhere, as with tiered storage."""
+    with open_log(path) as log:
+        log.truncate_fully_and_start_at(10, log_start_offset=5)
+        log.append_as_leader([record(10)])
+        assert (log.log_start_offset, log.log_end_offset) == (5, 11)
+        for offset in (5, 9):
+            with pytest.raises(OffsetOutOfRangeError, match="first segment begins at 10"):
+                log.read(offset)
+            assert log.read_record(offset) is None
+        assert len(log.read(10).batches()) == 1
 
 
 def test_a_closed_log_answers_no_more(path: Path) -> None:

@@ -74,6 +74,37 @@ def test_segments_roll_by_time(path: Path) -> None:
         assert log.segments.base_offsets == (0, 2, 4, 6)
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_segment_that_a_truncation_opens_again_is_as_old_as_it_was(path: Path, restarts: bool) -> None:
+    """Its age counts where its first batch has no timestamp. After a restart it is as old as that."""
+    clock = Clock()
+    config = LogConfig(segment_ms=1000, index_interval_bytes=200, segment_index_bytes=8192)
+    timeless = [Record(b"value", b"key", (), -1)]
+    log = open_log(path, config, now_ms=clock)
+    log.append_as_leader(timeless)
+    log.append_as_leader(timeless)
+    log.roll()
+    if restarts:
+        log.close()
+        log = open_log(path, config, now_ms=clock)
+    clock.now_ms += 600
+    log.append_as_leader(timeless)
+    log.truncate_to(1)
+    assert len(log.segments) == 1
+    clock.now_ms += 300
+    log.append_as_leader(timeless)
+    assert len(log.segments) == 1
+    clock.now_ms += 200
+    log.append_as_leader(timeless)
+    assert len(log.segments) == 2
+    log.truncate_to(0)
+    clock.now_ms += 900
+    log.append_as_leader(timeless)
+    log.append_as_leader(timeless)
+    assert len(log.segments) == 1, "an empty segment begins anew"
+    log.close()
+
+
 def test_jitter_makes_segments_roll_earlier(path: Path) -> None:
     config = LogConfig(segment_ms=1000, segment_jitter_ms=900)
     rolls = set()

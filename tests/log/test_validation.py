@@ -14,6 +14,7 @@ from tests.log.crafting import CONTROL, GZIP, LOG_APPEND_TIME, Batch, craft, tab
 from tests.oracle import Oracle
 from tidelog.config import LogConfig
 from tidelog.errors import (
+    CorruptRecordError,
     InvalidRecordError,
     InvalidTimestampError,
     OffsetsOutOfOrderError,
@@ -28,7 +29,9 @@ from tidelog.records import decode_batches, scan_batches
 from tidelog.types import Codec, TimestampType
 
 KAFKAS = {
+    "CorruptRecordException": CorruptRecordError,
     "InvalidRecordException": InvalidRecordError,
+    "KafkaException": CorruptRecordError,  # what cannot be decompressed
     "InvalidTimestampException": InvalidTimestampError,
     "RecordTooLargeException": RecordTooLargeError,
     "UnexpectedAppendOffsetException": UnexpectedAppendOffsetError,

@@ -177,6 +177,7 @@ def _stamp_one(p, at, row, next_offset, leader_epoch, log_append_time, max_times
     _put(p, at, next_offset, 8)
     _put(p, at + 12, leader_epoch, 4)
     if attributes != row[6] or max_timestamp != row[8]:
+        attributes &= 0x7F  # Kafka writes the attributes that it knows; they stay as they are with the times
         row[6] = attributes
         row[8] = max_timestamp
         _put(p, at + 21, attributes, 2)

@@ -165,6 +165,7 @@ class ActiveSegment(Segment):
     ) -> Self:
         """A sealed segment made the active one again, to be truncated and appended to.
 
+        It is as old as it was, and rolls as early; `jitter_ms` is for one that was not written in this run.
         Whoever reads `sealed` keeps what it sees; who has not begun to gets LogClosedError.
         """
         directory = sealed.directory
@@ -177,6 +178,10 @@ class ActiveSegment(Segment):
             heir = sealed._file.succeed(file)
             indexes = _open_indexes(directory, sealed.base_offset, config, Transient.NONE)
             segment = cls(heir, *indexes, config, clock, jitter_ms)
+            if sealed.created_ms is not None:
+                segment.created_ms = sealed.created_ms
+            if sealed.jitter_ms is not None:
+                segment.jitter_ms = sealed.jitter_ms
             if is_synced:  # the indexes have more room now, which says nothing
                 segment.mark_synced()
             return segment
@@ -384,6 +389,7 @@ class ActiveSegment(Segment):
         sealed = SealedSegment(self._file, *indexes, self.txn_index)
         self._file.release()
         sealed._first_timestamp = self._first_timestamp
+        sealed.created_ms, sealed.jitter_ms = self.created_ms, self.jitter_ms
         return sealed
 
     def finish(self) -> None:

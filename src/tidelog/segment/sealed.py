@@ -22,7 +22,7 @@ _Index = TypeVar("_Index", OffsetIndex, TimeIndex)
 class SealedSegment(Segment):
     """A read-only segment."""
 
-    __slots__ = ("_max", "_times_sound")
+    __slots__ = ("_max", "_times_sound", "created_ms", "jitter_ms")
 
     def __init__(
         self, file: LogFile, offset_index: OffsetIndex, time_index: TimeIndex, txn_index: TransactionIndex
@@ -30,9 +30,20 @@ class SealedSegment(Segment):
         super().__init__(file, offset_index, time_index, txn_index)
         self._max: TimestampOffset | None = None
         self._times_sound: bool | None = None
+        self.created_ms: int | None = None
+        """When the segment was made or first opened in this run of the log, where that is known."""
+        self.jitter_ms: int | None = None
+        """How much earlier than `segment.ms` says it would have rolled, where that is known."""
 
     @classmethod
-    def open(cls, directory: Directory, base_offset: int, *, transient: Transient = Transient.NONE) -> Self:
+    def open(
+        cls,
+        directory: Directory,
+        base_offset: int,
+        *,
+        transient: Transient = Transient.NONE,
+        created_ms: int | None = None,
+    ) -> Self:
         """The segment on existing files; only the size of the `.log` file is looked at."""
         name = format_segment_file(base_offset, FileKind.LOG, transient)
         with directory.lock:
@@ -42,12 +53,14 @@ class SealedSegment(Segment):
                 f"{directory.file(name)} has {size} bytes, and no segment has more than {LARGEST_READ}: "
                 "move it away, or cut it where it is sound (tidelog verify tells)"
             )
-        return cls(
+        segment = cls(
             LogFile(directory, base_offset, transient, size),
             OffsetIndex(directory, base_offset, transient),
             TimeIndex(directory, base_offset, transient),
             TransactionIndex(directory, base_offset, transient),
         )
+        segment.created_ms = created_ms
+        return segment
 
     @classmethod
     def snapshot(cls, directory: Directory, base_offset: int) -> Self:

@@ -11,6 +11,8 @@ looked at.
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Iterator
 from typing import NamedTuple, NoReturn
 
 import numpy as np
@@ -18,7 +20,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidelog.config import LogConfig
-from tidelog.errors import CompressionError, InvalidInputError, InvalidRecordError, UnknownCodecError
+from tidelog.errors import (
+    ChecksumError,
+    CompressionError,
+    InvalidInputError,
+    InvalidRecordError,
+    UnknownCodecError,
+)
 from tidelog.kernels.contents import sum_up, sum_up_payload
 from tidelog.kernels.ready import check
 from tidelog.log.append.incoming import (
@@ -34,8 +42,9 @@ from tidelog.log.append.rewriting import convert, rewrite
 from tidelog.log.append.validation import TARGETS, analyze, check_records, needs_rewrite, refusal
 from tidelog.records.batches import HEADER_SIZE, MIN_BATCH_SIZE, BatchTable
 from tidelog.records.builder import EncodedBatches
-from tidelog.records.compression import decompress
+from tidelog.records.compression import MAX_DECOMPRESSED, decompress
 from tidelog.records.decode import decode_batches
+from tidelog.records.payloads import Payloads
 from tidelog.types import Codec, TimestampType
 
 __all__ = ["CheckedBatches", "check_append"]
@@ -46,6 +55,7 @@ _INT64_MAX = (1 << 63) - 1
 _LOG_APPEND_TIME = 0x08
 _MAX_ROWS = 1 << 17
 _CODECS = tuple(Codec)
+_LENGTH_END, _MESSAGE_HEADER = 12, 18
 
 
 class CheckedBatches(NamedTuple):
@@ -187,10 +197,46 @@ def _check_further(
 
 def _check_messages(batches: Batches, codec: Codec, config: LogConfig, now_ms: int) -> CheckedBatches:
     """Messages of magic 0 and 1, which become one batch."""
+    _check_wrapped(batches)
     _check_columns(batches, config, now_ms)
     batches = convert(batches, codec, config, now_ms)
     largest = batches.table.max_timestamp.copy()
     return CheckedBatches(_writable(batches), batches.table, largest, codec, False)
+
+
+def _check_wrapped(batches: Batches) -> None:
+    """Look at the messages inside of compressed ones, which lose their checksums when they become a batch.
+
+    Like Kafka, refuse those whose checksum does not match, whose magic is not the wrapper's, or which are
+    compressed themselves.
+    """
+    payloads = Payloads(memoryview(batches.data), 0, None, MAX_DECOMPRESSED)
+    for index in np.flatnonzero(batches.table.codec != 0).tolist():
+        row: list[int] = batches.table.rows[index].tolist()
+        inside = memoryview(payloads.payload(row))
+        odd = ""
+        for message in _messages_in(inside):
+            if message[17] & 7:
+                odd = odd or "that are compressed themselves"
+            elif message[16] != row[5]:
+                odd = odd or f"of magic {message[16]}, which is not its own"
+            elif zlib.crc32(message[16:]) != int.from_bytes(message[12:16]):
+                raise ChecksumError(
+                    "the checksum of a message in this one does not match", **payloads.where(row)
+                )
+        if odd:
+            raise InvalidRecordError(f"the message at position {row[0]} wraps messages {odd}")
+
+
+def _messages_in(payload: memoryview) -> Iterator[memoryview]:
+    """The whole messages of a set, up to one that is not; what that means is for the decoder to say."""
+    position = 0
+    while position + _MESSAGE_HEADER <= len(payload):
+        end = position + _LENGTH_END + int.from_bytes(payload[position + 8 : position + _LENGTH_END])
+        if not position + _MESSAGE_HEADER <= end <= len(payload):
+            return
+        yield payload[position:end]
+        position = end
 
 
 def _check_encoded(

@@ -218,8 +218,9 @@ class _Loader:
         self._snapshots = {offset for offset, has in kinds.items() if FileKind.SNAPSHOT in has}
         bases = sorted(offset for offset, has in kinds.items() if FileKind.LOG in has)
         first = max((base for base in bases if base <= self._recovery_point), default=-1)
+        now_ms = self._parts.now_ms()
         for base_offset in bases:
-            segment = SealedSegment.open(self._directory, base_offset)
+            segment = SealedSegment.open(self._directory, base_offset, created_ms=now_ms)
             if self._clean or base_offset < first:
                 segment.mark_synced()  # whoever wrote the recovery point has seen to it
             fault = self._fault(segment, kinds[base_offset], base_offset == bases[-1]) if recover else None
@@ -296,7 +297,7 @@ class _Loader:
         rebuild_producers(
             producers,
             parts.snapshots,
-            LogSegments(self._segments[:index]),
+            LogSegments(self._segments),
             log_start_offset=self._log_start,
             last_offset=segment.base_offset,
             now_ms=parts.now_ms,

@@ -1,7 +1,11 @@
 """Offsets by time, on one picture of a log.
 
 A timestamp finds the first record, control records included, at or after the log start whose timestamp is
-not below it. Some negative numbers are no timestamps but questions of their own, as in Kafka's protocol:
+not below it, in the first segment that holds such a timestamp. As in Kafka, that segment alone is looked at:
+where its records that are late enough lie below the log start, the answer is that there is none, though a
+later segment may have some. `first_offset_at` looks on.
+
+Some negative numbers are no timestamps but questions of their own, as in Kafka's protocol:
 
     -1 LATEST                  the log end
     -2 EARLIEST                the log start
@@ -23,7 +27,7 @@ from tidelog.records.decode import decode_batches
 from tidelog.segment import Segment
 from tidelog.types import TimestampOffset
 
-__all__ = ["OffsetTarget", "offset_for_timestamp"]
+__all__ = ["OffsetTarget", "first_offset_at", "offset_for_timestamp"]
 
 _NO_TIMESTAMP = -1
 
@@ -52,11 +56,18 @@ def offset_for_timestamp(view: LogView, target: int) -> TimestampOffset | None:
                 return TimestampOffset(_NO_TIMESTAMP, -1)
             case OffsetTarget.MAX_TIMESTAMP:
                 return _latest_record(view)
-    log_start = offsets.log_start
-    for index in range(segments.first_reaching(target, log_start), len(segments)):
-        segment = segments[index]
-        if segment.largest_timestamp >= target:
-            found = segment.find_offset_by_timestamp(target, log_start)
+    segment = segments[segments.first_reaching(target)]
+    if segment.largest_timestamp < target:
+        return None
+    return segment.find_offset_by_timestamp(target, offsets.log_start)
+
+
+def first_offset_at(view: LogView, timestamp: int) -> TimestampOffset | None:
+    """The first record at or after the log start that is not older than a timestamp (ms), in any segment."""
+    segments, offsets = view
+    for segment in segments.from_floor(offsets.log_start):
+        if segment.largest_timestamp >= timestamp:
+            found = segment.find_offset_by_timestamp(timestamp, offsets.log_start)
             if found is not None:
                 return found
     return None

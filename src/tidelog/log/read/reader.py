@@ -17,7 +17,7 @@ from tidelog.errors import LogClosedError, OffsetOutOfRangeError
 from tidelog.index import AbortedTxn
 from tidelog.log.epochs import EpochEndOffset
 from tidelog.log.offsets import LogOffsetMetadata, LogOffsets
-from tidelog.log.read.lookups import offset_for_timestamp
+from tidelog.log.read.lookups import first_offset_at, offset_for_timestamp
 from tidelog.log.read.reading import FetchData, aborted_transactions, find_place, read, to_arrow
 from tidelog.log.segments.segments import LogSegments
 from tidelog.log.state import LogState, LogView
@@ -191,11 +191,18 @@ class LogReader:
         return self._on_view(lambda view: aborted_transactions(view, start_offset, end_offset))
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """The first record that is not older than `timestamp` (ms), or what an `OffsetTarget` asks for."""
+        """What a Kafka broker answers to a consumer that asks for a timestamp (ms) or an `OffsetTarget`.
+
+        The first record that is not older, in the first segment that has one, log start or not (`lookups`).
+        """
         try:
             return offset_for_timestamp(self._state.view, timestamp)
         except LogClosedError:
             return self._on_view(lambda view: offset_for_timestamp(view, timestamp))
+
+    def first_offset_at(self, timestamp: int) -> TimestampOffset | None:
+        """The first record at or after the log start that is not older than `timestamp` (ms)."""
+        return self._on_view(lambda view: first_offset_at(view, timestamp))
 
     def place_of(self, offset: int) -> LogOffsetMetadata:
         """An offset of [log start, log end] with its place on disk."""

@@ -70,6 +70,11 @@ def read(
             f"offset {start_offset} is not in the log, which has [{offsets.log_start}, "
             f"{offsets.log_end.message_offset}]"
         )
+    if start_offset < segments.base_offsets[0]:
+        raise OffsetOutOfRangeError(
+            f"offset {start_offset} is not on this disk: the first segment begins at "
+            f"{segments.base_offsets[0]}"
+        )
     with_aborted = isolation is FetchIsolation.TXN_COMMITTED
     limit = _limit(view, isolation)
     if start_offset >= limit.message_offset:

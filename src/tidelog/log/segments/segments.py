@@ -104,11 +104,8 @@ class LogSegments:
         first = max(bisect_right(self.base_offsets, start) - 1, 0)
         return self._all[first : bisect_left(self.base_offsets, end)]
 
-    def first_reaching(self, timestamp: int, start_offset: int) -> int:
-        """Where to begin to look for a timestamp at or after `start_offset`; none before it is as late."""
-        first = bisect_right(self.base_offsets, start_offset) - 1
-        if first > 0:
-            return first
+    def first_reaching(self, timestamp: int) -> int:
+        """The index of the first segment whose largest timestamp is not below this; of the last, for none."""
         sealed = len(self._all) - 1
         if len(self._largest) < sealed:
             self._largest = self._running_maximum(sealed)

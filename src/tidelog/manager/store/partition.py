@@ -237,7 +237,7 @@ class Partition:
         return self._on_log(lambda log: log.read_record(offset))
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """The first record that is not older than a timestamp (ms); see `Log.offset_for_timestamp`."""
+        """What a Kafka broker answers to a consumer that asks for a timestamp (ms); see the log's."""
         return self._on_log(lambda log: log.offset_for_timestamp(timestamp))
 
     def offset_for(self, when: datetime | int) -> int:
@@ -251,7 +251,7 @@ class Partition:
             when = round(when.timestamp() * 1000)
         if when < 0:
             return self.log_start_offset
-        found = self.offset_for_timestamp(when)
+        found = self._on_log(lambda log: log.first_offset_at(when))
         return self.log_end_offset if found is None else found.offset
 
     def __iter__(self) -> Iterator[StoredRecord]:

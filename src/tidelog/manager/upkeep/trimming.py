@@ -56,7 +56,7 @@ def trim(partition: Partition, *, before_offset: int | None = None, before_ms: i
     with partition.gate:
         log = partition.log
         if before_offset is None:
-            found = None if before_ms is None else log.offset_for_timestamp(before_ms)
+            found = None if before_ms is None else log.first_offset_at(before_ms)
             before_offset = log.log_end_offset if found is None else found.offset
         _check(partition.topic_partition, before_offset, log.high_watermark)
         before = log.log_start_offset
