@@ -23,6 +23,7 @@ from tidelog.errors import DataLossError, InvalidIndexError, InvalidInputError, 
 from tidelog.manager.publishing.committing import Write, publish
 from tidelog.storage import LOCAL
 from tidelog.storage.write_journal import (
+    JOURNAL_FILE,
     read_journal,
 )
 from tidelog.testing.faults import Call, Fault, FaultyFileSystem, Rule, fail_at
@@ -37,6 +38,34 @@ def fail_writes_to_t(number: int, code: int) -> Rule:
         return fail(call) if is_meant else None
 
     return rule
+
+
+@pytest.mark.parametrize("made", [("t",), ("m", "n", "t")])
+@pytest.mark.parametrize("failing", ["pwrite", "journal"])
+def test_a_failed_write_leaves_no_topic_that_was_made_for_it(
+    tmp_path: Path, failing: str, made: tuple[str, ...]
+) -> None:
+    root, staging = str(tmp_path / "root"), str(tmp_path / "staging")
+    with open_root(root) as store:
+        store.create_topic("before", 2)
+    broken = True
+
+    def rule(call: Call) -> Fault | None:
+        is_log = call.operation == "pwrite" and call.path.endswith(".log") and "/t-" in call.path
+        is_journal = call.operation == "rename" and JOURNAL_FILE in call.path
+        return Fault(errno.ENOSPC) if broken and (is_log if failing == "pwrite" else is_journal) else None
+
+    fs = FaultyFileSystem(LOCAL, rule)
+    values = {(topic, 0): [b"x"] for topic in (*made, "before")}
+    with open_root(root, fs) as store:
+        with pytest.raises((OSError, LogOfflineError)):
+            publish_values(store, fs, staging, [values])
+        assert set(store.topics) == {"before"}
+    with open_root(root) as store:
+        assert set(store.topics) == {"before"}
+        broken = False
+        publish_values(store, LOCAL, str(tmp_path / "again"), [values])
+        assert set(store.topics) == {"before", *made}
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])

@@ -127,7 +127,8 @@ def struct_of(schema: Any) -> pa.DataType:
         try:
             schema = StructType.fromDDL(schema)
         except ParseException as error:
-            raise InvalidInputError(f"the schema is no DDL: {str(error).strip().partition(chr(10))[0]}") from None
+            said = str(error).strip().partition("\n")[0]
+            raise InvalidInputError(f"the schema is no DDL: {said}") from None
     if isinstance(schema, StructType):
         _refuse_variants(schema)
         schema = arrow_schema(schema)

@@ -12,13 +12,14 @@ closed. What a writer before us left unfinished was finished when the store was 
 
 from __future__ import annotations
 
+import contextlib
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tidelog.config import LogConfig
-from tidelog.errors import InvalidInputError
+from tidelog.errors import InvalidInputError, TidelogError
 from tidelog.manager.publishing.applying import apply_write, settle, take_back
 from tidelog.manager.publishing.checks import check_piece, check_topic
 from tidelog.manager.publishing.mark import claim, is_ours, remove_staged
@@ -83,16 +84,28 @@ def publish(store: Store, write: Write, fs: FileSystem = LOCAL) -> Published:
     """Publish a staged write into an open store; then the staged files are gone.
 
     Raises InvalidInputError, naming topic and limit, for what a topic does not take. Whatever is raised,
-    nothing was published.
+    nothing was published, and topics that were made for it are gone again.
     """
     root = store.roots[0]
     journal = read_journal(fs, root.path)
     if journal.has(write.query, write.batch):
         remove_staged(fs, write.staging, root.identity.directory_id)
         return Published({}, is_replay=True)
+    made: set[str] = set()
+    try:
+        return _publish(store, write, fs, made)
+    except Exception:
+        _unmake_topics(store, made, fs)
+        raise
+
+
+def _publish(store: Store, write: Write, fs: FileSystem, made: set[str]) -> Published:
+    """Topics that are made are added to `made`."""
+    root = store.roots[0]
+    journal = read_journal(fs, root.path)
     manifests = [read_manifest(fs, write.staging, name) for name in write.manifests]
     runs = load_runs(fs, write.staging, manifests)
-    topics = _prepare_topics(store, write, manifests, runs)
+    topics = _prepare_topics(store, write, manifests, runs, made)
     pending = _intent(store, write, topics, runs)
 
     def find(name: TopicPartition) -> Partition:
@@ -123,7 +136,9 @@ def publish(store: Store, write: Write, fs: FileSystem = LOCAL) -> Published:
     )
 
 
-def _prepare_topics(store: Store, write: Write, manifests: Sequence[Manifest], runs: Runs) -> set[str]:
+def _prepare_topics(
+    store: Store, write: Write, manifests: Sequence[Manifest], runs: Runs, made: set[str]
+) -> set[str]:
     """Check what is to be written, then make the topics that are missing; all topics of the write."""
     wanted = dict(write.topics)
     for manifest in manifests:
@@ -147,9 +162,21 @@ def _prepare_topics(store: Store, write: Write, manifests: Sequence[Manifest], r
             raise InvalidInputError(f"staged data is of {name}, which the write does not name")
         for run in staged:
             check_piece(run.piece, configs[name.topic], now_ms)
+    made.update(missing)
     for topic, partitions in missing.items():
         store.create_topic(topic, partitions, write.config)
     return set(wanted)
+
+
+def _unmake_topics(store: Store, made: Iterable[str], fs: FileSystem) -> None:
+    """Delete topics that a failed write has made, as far as they are empty and no write is pending."""
+    with contextlib.suppress(TidelogError, OSError):  # what is told is why the write failed
+        if read_journal(fs, store.roots[0].path).pending is not None:
+            return  # finished, or taken back, when the root is opened next
+        there = store.topics
+        for topic in sorted(made & there.keys()):
+            if not any(partition.log_end_offset for partition in there[topic]):
+                store.delete_topic(topic)
 
 
 def _changed(topic: str, before: int, after: int) -> InvalidInputError:
