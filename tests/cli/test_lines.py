@@ -16,7 +16,7 @@ from tests.cli.reference import record_line
 from tests.golden import golden_partition
 from tests.kernels_twin import TWINS, twin
 from tidelog.cli.render import lines
-from tidelog.cli.render.lines import LineStyle, LogLines
+from tidelog.cli.render.lines import LineStyle, LogBytes, LogLines
 from tidelog.records import Header, Record, encode_records
 from tidelog.types import Codec
 
@@ -31,12 +31,23 @@ def kernel(request: pytest.FixtureRequest) -> Iterator[ModuleType]:
         yield lines._kernel
 
 
+class _Bytes:
+    """A file in memory, read in windows that batches do not fit."""
+
+    window_bytes = 1000
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def read(self, position: int, n: int) -> memoryview:
+        return memoryview(self._data)[position : position + n]
+
+
 def written(data: bytes, style: LineStyle, *, buffer_bytes: int = 1 << 18) -> str:
     """All lines of a log's bytes; each write is whole lines."""
     parts: list[bytes] = []
-    for _ in LogLines(
-        data, "test", style, lambda part: parts.append(bytes(part)), buffer_bytes=buffer_bytes
-    ).run():
+    log = LogBytes(_Bytes(data), len(data), "test")
+    for _ in LogLines(log, style, lambda part: parts.append(bytes(part)), buffer_bytes=buffer_bytes).run():
         pass
     assert all(part.endswith(b"\n") for part in parts)
     return b"".join(parts).decode()

@@ -48,9 +48,11 @@ class IndexFile(ABC):
         self._closed = False
 
     @classmethod
-    def from_bytes(cls, directory: Directory, base_offset: int, data: bytes) -> Self:
+    def from_bytes(
+        cls, directory: Directory, base_offset: int, data: bytes, transient: Transient = Transient.NONE
+    ) -> Self:
         """An index over a copy of a file's bytes; the directory is for messages."""
-        index = cls(directory, base_offset)
+        index = cls(directory, base_offset, transient)
         index._entries = Entries(data, cls.ENTRY_SIZE, len(data) // cls.ENTRY_SIZE, False)
         return index
 

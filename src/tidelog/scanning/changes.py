@@ -35,7 +35,7 @@ def was_changed(
         return False
     try:
         again = open_view()
-    except DataLossError:
+    except (DataLossError, FileNotFoundError):
         return True
     try:
         for data, origin, table in _walk(again, source):

@@ -23,7 +23,16 @@ from tidelog.scanning.stability import aborted_transactions, find_log_end, stabl
 from tidelog.scanning.tasks import NO_END, ScanTask, read_batches, settled
 from tidelog.types import FetchIsolation, OffsetPosition
 
-__all__ = ["FoundBatch", "LogEnds", "fetch", "find_batch", "log_ends"]
+__all__ = [
+    "FoundBatch",
+    "LogEnds",
+    "aborted_from",
+    "check_offset",
+    "fetch",
+    "find_batch",
+    "find_in_segment",
+    "log_ends",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +70,9 @@ def log_ends(partition: Partition) -> LogEnds:
 
 @dataclass(frozen=True, slots=True)
 class FoundBatch:
-    """The batch that holds an offset, or the next one, and how it was found."""
+    """The batch that holds an offset, or the next one."""
 
     segment: SegmentFacts
-    entry: OffsetPosition
-    """What the offset index says."""
     offset: int
     position: int
     size: int
@@ -74,16 +81,19 @@ class FoundBatch:
 def find_batch(partition: Partition, offset: int) -> FoundBatch | None:
     """The batch that holds `offset`, or the next one; None behind the last."""
     for segment in segments_in_range(partition.segments, offset, NO_END):
-        entry = partition.offset_index(segment).lookup(offset)
-        for data, origin, table in _batches_from(partition, segment, entry, offset):
-            # Those whose last offset is lower are not among them.
-            return FoundBatch(
-                segment,
-                entry,
-                _first_offset(data, origin, table[:1], partition.url),
-                int(table.position[0]),
-                int(table.size[0]),
-            )
+        found = find_in_segment(partition, segment, offset)
+        if found is not None:
+            return found
+    return None
+
+
+def find_in_segment(partition: Partition, segment: SegmentFacts, offset: int) -> FoundBatch | None:
+    """The batch of a segment that holds `offset`, or the next one; None behind its last."""
+    entry = partition.offset_index(segment).lookup(offset)
+    for data, origin, table in _batches_from(partition, segment, entry, offset):
+        # Those whose last offset is lower are not among them.
+        first = _first_offset(data, origin, table[:1], partition.url)
+        return FoundBatch(segment, first, int(table.position[0]), int(table.size[0]))
     return None
 
 
@@ -121,15 +131,40 @@ def _first_offset(data: memoryview, origin: int, batch: BatchTable, source: str)
     return int(numbers(one.column(0))[0])
 
 
+def check_offset(ends: LogEnds, offset: int) -> None:
+    """OffsetOutOfRangeError for an offset that is not in the log, nor its end."""
+    if not ends.log_start <= offset <= ends.log_end:
+        raise OffsetOutOfRangeError(
+            f"offset {offset} is not in the log, which has [{ends.log_start}, {ends.log_end}]"
+        )
+
+
+def aborted_from(partition: Partition, ends: LogEnds, offset: int) -> tuple[AbortedTxn, ...]:
+    """The aborted transactions that a committed read of all of a segment from `offset` on is told, as Kafka
+    tells them: up to the index entry behind what is read, the next segment or the log end.
+    """
+    check_offset(ends, offset)
+    found = find_batch(partition, offset) if offset < ends.last_stable else None
+    if found is None:
+        return ()
+    segment, bound = found.segment, ends.log_end
+    following = [one.base_offset for one in partition.segments if one.base_offset > segment.base_offset]
+    if following:
+        bound = following[0]
+    limit = find_batch(partition, ends.last_stable) if ends.last_stable < ends.log_end else None
+    if limit is not None and limit.segment == segment:
+        offsets, positions = partition.offset_index(segment).entries_array()
+        later = offsets[positions >= limit.position]
+        bound = int(later[0]) if len(later) else bound
+    return aborted_transactions(partition, offset, bound)
+
+
 def fetch(
     partition: Partition, start_offset: int, max_length: int, isolation: FetchIsolation, min_one_message: bool
 ) -> FetchData:
     """Batches from the one that holds `start_offset` on, as `Log.read` gives them. The bytes are a copy."""
     ends = log_ends(partition)
-    if not ends.log_start <= start_offset <= ends.log_end:
-        raise OffsetOutOfRangeError(
-            f"offset {start_offset} is not in the log, which has [{ends.log_start}, {ends.log_end}]"
-        )
+    check_offset(ends, start_offset)
     limit = ends.limit(isolation)
     nothing = FetchData(
         LogOffsetMetadata(start_offset),

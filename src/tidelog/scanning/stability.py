@@ -189,6 +189,7 @@ def read_segment(
     start_offset: int = 0,
     end: int = NO_END,
     first_last_offset: int = -1,
+    window_bytes: int | None = None,
 ) -> Iterator[Window]:
     """A segment's batches from a position on (see `read_batches`); of the last one up to a torn one."""
     task = ScanTask(
@@ -204,4 +205,4 @@ def read_segment(
         first_last_offset=first_last_offset,
     )
     view = partition.volume.view(segment.log_name)
-    return settled(task, view, read_batches(task, view))
+    return settled(task, view, read_batches(task, view, window_bytes))

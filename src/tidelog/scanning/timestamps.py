@@ -13,15 +13,30 @@ from __future__ import annotations
 
 import numpy as np
 
+from tidelog.log.read.lookups import OffsetTarget
 from tidelog.records.columns import numbers
 from tidelog.records.decode import decode_batches
 from tidelog.records.windows import LOOKUP_BYTES
 from tidelog.scanning.partitions import Partition, SegmentFacts
-from tidelog.scanning.stability import read_segment
+from tidelog.scanning.stability import find_log_end, read_segment
 from tidelog.scanning.tasks import NO_END, ScanTask, read_batches, settled
 from tidelog.types import TimestampOffset
 
-__all__ = ["largest_timestamp", "latest_record", "offset_for_timestamp"]
+__all__ = ["largest_timestamp", "latest_record", "look_up_time", "offset_for_timestamp"]
+
+
+def look_up_time(partition: Partition, target: int) -> TimestampOffset | None:
+    """What a timestamp (ms) or an `OffsetTarget` finds; None where nothing is as late."""
+    match target:
+        case OffsetTarget.LATEST:
+            return TimestampOffset(-1, find_log_end(partition)[0])
+        case OffsetTarget.EARLIEST | OffsetTarget.EARLIEST_LOCAL:
+            return TimestampOffset(-1, partition.log_start_offset)
+        case OffsetTarget.LATEST_TIERED | OffsetTarget.EARLIEST_PENDING_UPLOAD:
+            return TimestampOffset(-1, -1)
+        case OffsetTarget.MAX_TIMESTAMP:
+            return latest_record(partition)
+    return offset_for_timestamp(partition, target)
 
 
 def offset_for_timestamp(partition: Partition, timestamp: int) -> TimestampOffset | None:

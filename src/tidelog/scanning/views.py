@@ -1,27 +1,53 @@
-"""A partition as its files have it now: its segments and offsets, with nothing opened for writing."""
+"""Segments at rest, as retention and compaction ask about them: nothing is mapped or opened for writing."""
 
 from __future__ import annotations
 
-from tidelog.log.offsets import LogOffsetMetadata, LogOffsets
-from tidelog.log.segments.segments import LogSegments
-from tidelog.log.state import LogView
-from tidelog.scanning.partitions import Partition
-from tidelog.scanning.stability import stable_offset
-from tidelog.segment import SealedSegment
-from tidelog.storage import Directory
+from functools import cached_property
 
-__all__ = ["view_at_rest"]
+from tidelog.records.windows import LOOKUP_BYTES
+from tidelog.scanning.partitions import Partition, SegmentFacts
+from tidelog.scanning.stability import log_tail, read_segment
+from tidelog.scanning.timestamps import largest_timestamp
+from tidelog.storage import LOCAL
+from tidelog.types import TimestampOffset
+
+__all__ = ["SegmentView", "segment_views"]
 
 
-def view_at_rest(partition: Partition) -> LogView:
-    """The segments and offsets of a partition as its files have them now."""
-    directory = Directory(partition.url)
-    segments = LogSegments(
-        SealedSegment.snapshot(directory, segment.base_offset) for segment in partition.segments
-    )
-    start = partition.log_start_offset
-    last = segments.last
-    end = LogOffsetMetadata(max(last.next_offset(), start), last.base_offset, last.size)
-    stable = stable_offset(partition, end.message_offset)
-    unstable = LogOffsetMetadata(stable) if stable < end.message_offset else None
-    return LogView(segments, LogOffsets(start, unstable, end, end))
+class SegmentView:
+    """A segment as its files have it now; what takes reading is looked at when it is asked for."""
+
+    def __init__(self, partition: Partition, facts: SegmentFacts, size: int) -> None:
+        self._partition = partition
+        self._facts = facts
+        self.base_offset = facts.base_offset
+        self.size = size
+        """Bytes of its whole batches."""
+
+    @cached_property
+    def max_timestamp_so_far(self) -> TimestampOffset:
+        """The largest timestamp, -1 for none; with the base offset."""
+        return TimestampOffset(largest_timestamp(self._partition, self._facts), self.base_offset)
+
+    @property
+    def largest_timestamp(self) -> int:
+        """The largest timestamp; the file's modification time where no record has one."""
+        found = self.max_timestamp_so_far.timestamp
+        return found if found >= 0 else LOCAL.stat(f"{self._partition.url}/{self._facts.log_name}").mtime_ms
+
+    @cached_property
+    def first_batch_timestamp(self) -> int:
+        """The largest timestamp of the first batch; -1 where there is none or it has none."""
+        for _, _, table in read_segment(self._partition, self._facts, 0, window_bytes=LOOKUP_BYTES):
+            return int(table.max_timestamp[0])
+        return -1
+
+
+def segment_views(partition: Partition) -> tuple[SegmentView, ...]:
+    """The segments of a partition; the last one up to its last whole batch."""
+    facts = partition.segments
+    if not facts:
+        return ()
+    tail = log_tail(partition, damage_ends_it=True)
+    sizes = [*(one.size for one in facts[:-1]), tail.position]
+    return tuple(SegmentView(partition, one, size) for one, size in zip(facts, sizes, strict=True))

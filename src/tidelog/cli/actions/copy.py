@@ -16,9 +16,9 @@ from tidelog.cli.errors import UsageError
 from tidelog.cli.render.output import Column, Output
 from tidelog.config import LogConfig
 from tidelog.log import Log
-from tidelog.records.batches import BatchTable, walk_batches
-from tidelog.segment import SealedSegment
-from tidelog.storage import Directory
+from tidelog.records.batches import BatchTable
+from tidelog.scanning.partitions import Partition, SegmentFacts
+from tidelog.scanning.stability import read_segment
 
 __all__ = ["copy_partition"]
 
@@ -37,7 +37,6 @@ def copy_partition(
     settings = LogConfig.from_properties(dict(_setting(text) for text in config))
     if not roll_by_config:
         settings = dataclasses.replace(settings, internal_segment_bytes=_INT_MAX, segment_ms=_LONG_MAX)
-    directory = Directory(partition.url)
     bases = [segment.base_offset for segment in partition.segments]
     total = sum(segment.size for segment in partition.segments)
     batches = 0
@@ -45,11 +44,10 @@ def copy_partition(
         output.progress(total, "copying") as progress,
         Log.open(target, settings, clean=True, log_start_offset=bases[0]) as log,
     ):
-        for base in bases:
+        for base, segment in zip(bases, partition.segments, strict=True):
             if base > bases[0] and not roll_by_config:
                 log.roll(base)
-            segment = SealedSegment.snapshot(directory, base)
-            for data, count in _windows(segment, single=roll_by_config):
+            for data, count in _windows(partition, segment, single=roll_by_config):
                 log.append_as_follower(data)
                 batches += count
                 progress.advance(len(data))
@@ -68,15 +66,16 @@ def _setting(text: str) -> tuple[str, str]:
     return key.strip(), value
 
 
-def _windows(segment: SealedSegment, *, single: bool) -> Iterator[tuple[memoryview, int]]:
+def _windows(
+    partition: Partition, segment: SegmentFacts, *, single: bool
+) -> Iterator[tuple[memoryview, int]]:
     """The batches of a segment, one by one or many at a time: (bytes, how many)."""
-    data = segment.buffer()
-    for table in walk_batches(data, check_crc=False, source=segment.path):
+    for data, origin, table in read_segment(partition, segment, 0):
         first = 0
         while first < len(table):
             last = first + 1 if single else _cut(table, first)
-            start = int(table.position[first])
-            yield data[start : table[first:last].end], last - first
+            start = int(table.position[first]) - origin
+            yield data[start : table[first:last].end - origin], last - first
             first = last
 
 

@@ -6,22 +6,18 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tidelog.cli.decoding import Decoder
 from tidelog.cli.errors import UndecodableError, UsageError
 from tidelog.cli.render.decoded_lines import DecodedLines
-from tidelog.cli.render.lines import LineStyle, LogLines
+from tidelog.cli.render.lines import LineStyle, LogBytes, LogLines
 from tidelog.cli.render.output import Cell, Column, JsonOutput, Output, Progress
 from tidelog.cli.render.units import time_text
 from tidelog.errors import TidelogError, TornBatchError
-from tidelog.records import BatchTable, walk_batches
-from tidelog.storage import LOCAL, map_file
+from tidelog.records import BatchTable
+from tidelog.storage import LOCAL, FileReader
 from tidelog.storage.names import FileKind, parse_segment_file
 from tidelog.types import Codec, TimestampType
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 __all__ = ["DumpStyle", "dump_files"]
 
@@ -118,32 +114,31 @@ def _dump(path: Path, style: DumpStyle, out: Output, progress: Progress) -> None
 
 
 def _dump_log(path: Path, style: DumpStyle, out: Output, progress: Progress) -> None:
-    data = memoryview(map_file(LOCAL, path))
-    is_cut = style.max_bytes is not None and style.max_bytes < len(data)
-    if is_cut:
-        data = data[: style.max_bytes]
+    log = FileReader.open(LOCAL, path)
+    is_cut = style.max_bytes is not None and style.max_bytes < log.size
+    end = log.size if style.max_bytes is None else min(style.max_bytes, log.size)
     if origin := _origin(path.name):
         out.say(origin)
     try:
-        _show_log(data, str(path), style, out, progress)
+        _show_log(LogBytes(log, end, str(path)), style, out, progress)
     except TornBatchError:
         if not is_cut:  # then it was we who cut the batch
             raise
 
 
-def _show_log(data: memoryview, source: str, style: DumpStyle, out: Output, progress: Progress) -> None:
+def _show_log(log: LogBytes, style: DumpStyle, out: Output, progress: Progress) -> None:
     if out.terminal and not style.lines.deep:
-        out.table(_BATCH_COLUMNS, _batch_rows(data, source))
+        out.table(_BATCH_COLUMNS, _batch_rows(log))
         return
-    lines = LogLines(data, source, style.lines, out.write)
+    lines = LogLines(log, style.lines, out.write)
     if style.decoder is not None or style.lines.skip_metadata:
-        lines = DecodedLines(data, source, style.lines, out.write, style.decoder)
+        lines = DecodedLines(log, style.lines, out.write, style.decoder)
     for size in lines.run():
         if not out.terminal:  # there the lines themselves show it
             progress.advance(size)
     if isinstance(lines, DecodedLines) and lines.undecodable:
         raise UndecodableError(
-            f"{lines.undecodable} records of {source} are not what --decode says: try another decoder"
+            f"{lines.undecodable} records of {log.name} are not what --decode says: try another decoder"
         )
 
 
@@ -157,9 +152,9 @@ def _origin(name: str) -> str | None:
     return "KRaft bootstrap snapshot" if name == "bootstrap.checkpoint" else None
 
 
-def _batch_rows(data: Buffer, source: str) -> Iterator[Sequence[Cell]]:
+def _batch_rows(log: LogBytes) -> Iterator[Sequence[Cell]]:
     """The batches for a table that fits a terminal."""
-    for table in walk_batches(data, source=source):
+    for _, _, table in log.windows():
         for row in table:
             yield _batch_row(row)
 

@@ -1,8 +1,8 @@
 """Questions about partitions, answered without opening them for writing.
 
-The files are looked at as they are now (`SealedSegment.snapshot`); the high watermark is taken for the log
-end. With --json each question gets one line; asked of a root or of several partitions, each partition answers
-on a line of its own that begins with `partition`, and an offset that it does not have is null:
+The files are looked at as they are now; the high watermark is taken for the log end. With --json each
+question gets one line; asked of a root or of several partitions, each partition answers on a line of its own
+that begins with `partition`, and an offset that it does not have is null:
 
     (none asked)       log_start_offset, log_end_offset, segments, size   and   last_stable_offset
     --offset N         offset, segment, index_offset, index_position, batch_offset, batch_position
@@ -22,18 +22,15 @@ from typing import Any
 from tidelog.cli.errors import UsageError
 from tidelog.cli.render.output import Cell, Column, Output
 from tidelog.errors import OffsetOutOfRangeError
-from tidelog.log.read.lookups import offset_for_timestamp
-from tidelog.log.read.reading import read
-from tidelog.log.state import LogView
-from tidelog.scanning.partitions import Partition, find_partitions
-from tidelog.scanning.views import view_at_rest
-from tidelog.types import FetchIsolation
+from tidelog.scanning.fetching import aborted_from, check_offset, find_in_segment, log_ends
+from tidelog.scanning.partitions import Partition, find_partitions, look_steadily
+from tidelog.scanning.plan import segments_in_range
+from tidelog.scanning.timestamps import look_up_time
+from tidelog.scanning.views import segment_views
 
 __all__ = ["Questions", "answer", "one_partition"]
 
 Answer = dict[str, Any]
-
-_ALL_BYTES = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +56,7 @@ def answer(path: Path, questions: Questions, output: Output, topics: Sequence[st
     """Answer the questions, in the order of the options in the help."""
     found = _partitions(path, topics)
     alone = len(found) == 1 and found[0].is_named
-    views = [(None if alone else str(one.topic_partition), view_at_rest(one)) for one in found]
+    views = [(None if alone else str(one.topic_partition), look_steadily(one, _See)) for one in found]
     if not (questions.offsets or questions.timestamps or questions.committed_from):
         _ask(output, views, [_overview])
         _ask(output, views, [_stable_offset])
@@ -77,53 +74,65 @@ def _partitions(path: Path, topics: Sequence[str] | None) -> list[Partition]:
     return found
 
 
+class _See:
+    """A partition and its offsets, looked at together."""
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.ends = log_ends(partition)
+
+    def ask(self, question: Callable[[_See], Answer]) -> Answer:
+        """The answer; once more where the files have changed meanwhile."""
+        return look_steadily(
+            self.partition, lambda one: question(self if one is self.partition else _See(one))
+        )
+
+
 def _ask(
     output: Output,
-    views: Sequence[tuple[str | None, LogView]],
-    questions: Sequence[Callable[[LogView], Answer]],
+    views: Sequence[tuple[str | None, _See]],
+    questions: Sequence[Callable[[_See], Answer]],
 ) -> None:
     """Questions of one kind to each partition, which is named where there may be several."""
     _show(
         output,
         (
-            question(view) if name is None else {"partition": name, **question(view)}
+            view.ask(question) if name is None else {"partition": name, **view.ask(question)}
             for question in questions
             for name, view in views
         ),
     )
 
 
-def _stable_offset(view: LogView) -> Answer:
-    return {"last_stable_offset": view.offsets.last_stable_offset}
+def _stable_offset(seen: _See) -> Answer:
+    return {"last_stable_offset": seen.ends.last_stable}
 
 
-def _overview(view: LogView) -> Answer:
+def _overview(seen: _See) -> Answer:
+    segments = segment_views(seen.partition)
     return {
-        "log_start_offset": view.offsets.log_start,
-        "log_end_offset": view.offsets.log_end.message_offset,
-        "segments": len(view.segments),
-        "size": view.segments.size_in_bytes,
+        "log_start_offset": seen.ends.log_start,
+        "log_end_offset": seen.ends.log_end,
+        "segments": len(segments),
+        "size": sum(segment.size for segment in segments),
     }
 
 
-def _find_offset_if_there(view: LogView, offset: int) -> Answer:
+def _find_offset_if_there(seen: _See, offset: int) -> Answer:
     """Where an offset is; nulls where the partition does not have it."""
     try:
-        return _find_offset(view, offset)
+        return _find_offset(seen, offset)
     except OffsetOutOfRangeError:
         names = ("segment", "index_offset", "index_position", "batch_offset", "batch_position")
         return {"offset": offset, **dict.fromkeys(names)}
 
 
-def _find_offset(view: LogView, offset: int) -> Answer:
-    segment = view.segments.floor(offset)
-    if segment is None or not view.offsets.log_start <= offset <= view.offsets.log_end.message_offset:
-        raise OffsetOutOfRangeError(
-            f"offset {offset} is not in the log, which has [{view.offsets.log_start}, "
-            f"{view.offsets.log_end.message_offset}]"
-        )
-    entry = segment.offset_index.lookup(offset)
-    batch = segment.translate_offset(offset)
+def _find_offset(seen: _See, offset: int) -> Answer:
+    check_offset(seen.ends, offset)
+    partition = seen.partition
+    segment = segments_in_range(partition.segments, offset, offset + 1)[0]
+    entry = partition.offset_index(segment).lookup(offset)
+    batch = find_in_segment(partition, segment, offset)
     return {
         "offset": offset,
         "segment": segment.base_offset,
@@ -134,15 +143,14 @@ def _find_offset(view: LogView, offset: int) -> Answer:
     }
 
 
-def _find_timestamp(view: LogView, timestamp: int) -> Answer:
-    found = offset_for_timestamp(view, timestamp)
+def _find_timestamp(seen: _See, timestamp: int) -> Answer:
+    found = look_up_time(seen.partition, timestamp)
     told = None if found is None else {"timestamp": found.timestamp, "offset": found.offset}
     return {"timestamp": timestamp, "found": told}
 
 
-def _find_aborted(view: LogView, offset: int) -> Answer:
-    fetched = read(view, offset, _ALL_BYTES, FetchIsolation.TXN_COMMITTED)
-    aborted = fetched.aborted_transactions or ()
+def _find_aborted(seen: _See, offset: int) -> Answer:
+    aborted = aborted_from(seen.partition, seen.ends, offset)
     return {"committed_from": offset, "aborted": [[txn.producer_id, txn.first_offset] for txn in aborted]}
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from tidelog.cli.decoding import Decoded, Decoder, Undecodable, text_of
 from tidelog.cli.decoding.texts import visible
-from tidelog.cli.render.lines import LineStyle, LogLines
+from tidelog.cli.render.lines import LineStyle, LogBytes, LogLines
 from tidelog.records import BatchTable
 from tidelog.records.columns import numbers
 
@@ -32,13 +32,12 @@ class DecodedLines(LogLines):
 
     def __init__(
         self,
-        data: Buffer,
-        source: str,
+        log: LogBytes,
         style: LineStyle,
         write: Callable[[Buffer], None],
         decoder: Decoder | None,
     ) -> None:
-        super().__init__(data, source, replace(style, payloads=False), self._collect)
+        super().__init__(log, replace(style, payloads=False), self._collect)
         self._out = write
         self._decoder = decoder
         self._parts: list[bytes] = []

@@ -18,8 +18,9 @@ from tidelog.cli.render.output import Column, Output
 from tidelog.cli.render.small_files import Listing, show
 from tidelog.errors import CorruptRecordError, InvalidIndexError
 from tidelog.index import OffsetIndex, TimeIndex
-from tidelog.records import BatchTable, scan_batches, walk_batches
-from tidelog.storage import LOCAL, Directory, map_file
+from tidelog.records import BatchTable, scan_batches
+from tidelog.records.windows import read_windows
+from tidelog.storage import LOCAL, Directory, FileReader, read_file
 from tidelog.storage.names import FileKind, SegmentFileName, format_segment_file
 
 __all__ = ["IndexChecks", "dump_index"]
@@ -41,7 +42,8 @@ class IndexChecks:
 def dump_index(path: Path, name: SegmentFileName, checks: IndexChecks, out: Output) -> None:
     """Show an index, and compare it with its log. Raises InvalidIndexError where it does not fit."""
     kind = OffsetIndex if name.kind is FileKind.OFFSET_INDEX else TimeIndex
-    index = kind(Directory(str(path.absolute().parent)), name.offset, name.transient)
+    directory = Directory(str(path.absolute().parent))
+    index = kind.from_bytes(directory, name.offset, read_file(LOCAL, path), name.transient)
     if isinstance(index, OffsetIndex) and not path.stat().st_size:
         out.say(f"{path} is empty.")
         return
@@ -84,7 +86,8 @@ def _log_batches(path: Path, base_offset: int, out: Output) -> BatchTable | None
         return None
     rows = [scan_batches(b"").table.rows]
     try:
-        for table in walk_batches(map_file(LOCAL, log), check_crc=False, source=str(log)):
+        reader = FileReader.open(LOCAL, log)
+        for _, _, table in read_windows(reader, 0, reader.size, name=str(log)):
             rows.append(table.rows)
     except CorruptRecordError as error:
         out.warn(f"{error}: entries past it are not compared")

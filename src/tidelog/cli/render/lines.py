@@ -21,13 +21,14 @@ import pyarrow as pa
 from tidelog.cli.render.control_records import control_note
 from tidelog.errors import ChecksumError, CorruptRecordError
 from tidelog.kernels import jsonl as _kernel
-from tidelog.records import BatchTable, iter_record_batches, scan_batches, walk_batches
+from tidelog.records import BatchTable, iter_record_batches, scan_batches
 from tidelog.records.columns import numbers
+from tidelog.records.windows import ByteSource, Window, read_windows
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["BUFFER_BYTES", "LineStyle", "LogLines", "column_ends"]
+__all__ = ["BUFFER_BYTES", "LineStyle", "LogBytes", "LogLines", "column_ends"]
 
 _COLUMNS = ("position", "offset", "timestamp_ms", "key", "value", "headers")
 _RUN_BATCHES = 1024
@@ -48,20 +49,39 @@ class LineStyle:
     """Of a record, only key and payload (in dump-log lines)."""
 
 
+@dataclass(frozen=True, slots=True)
+class LogBytes:
+    """The first bytes of a log file, up to `end`; its name is for errors."""
+
+    source: ByteSource
+    end: int
+    name: str
+
+    def windows(self, max_batches: int = 1 << 12) -> Iterator[Window]:
+        """Its batches, checked; raises CorruptRecordError."""
+        return read_windows(self.source, 0, self.end, check_crc=True, max_batches=max_batches, name=self.name)
+
+    def damaged_batch(self, position: int) -> BatchTable:
+        """The header of a batch whose checksum is wrong: it may still tell whose batch it is."""
+        size = 12 + int.from_bytes(self.source.read(position, 12)[8:], "big")
+        data = self.source.read(position, max(size, 0))
+        return scan_batches(data, origin=position, max_batches=1, check_crc=False).table
+
+
 class LogLines:
-    """Writes the lines of one log's bytes, which `source` names in errors, a buffer full at a time."""
+    """Writes the lines of one log's batches, a buffer full at a time."""
 
     def __init__(
         self,
-        data: Buffer,
-        source: str,
+        log: LogBytes,
         style: LineStyle,
         write: Callable[[Buffer], None],
         *,
         buffer_bytes: int = BUFFER_BYTES,
     ) -> None:
-        self._data = data
-        self._source = source
+        self._log = log
+        self._data, self._origin = memoryview(b""), 0  # the window at hand
+        self._source = log.name
         self._style = style
         self._write = write
         self._buffer = memoryview(bytearray(buffer_bytes))
@@ -69,7 +89,8 @@ class LogLines:
     def run(self) -> Iterator[int]:
         """Write all lines, run by run; yields the bytes of each that was done. Raises CorruptRecordError."""
         try:
-            for table in walk_batches(self._data, max_batches=_RUN_BATCHES, source=self._source):
+            for data, origin, table in self._log.windows(_RUN_BATCHES):
+                self._data, self._origin = data, origin
                 if self._style.deep:
                     self._put_records(table)
                 else:
@@ -77,9 +98,7 @@ class LogLines:
                 yield int(table.size.sum())
         except ChecksumError as error:
             if not (self._style.json and self._style.deep):
-                # Its header may still tell whose batch it is.
-                damaged = scan_batches(self._data, start=error.position, max_batches=1, check_crc=False)
-                self._put(damaged.table, None, sound=False)
+                self._put(self._log.damaged_batch(error.position), None, sound=False)
             raise
 
     def _put_records(self, table: BatchTable) -> None:
@@ -102,6 +121,7 @@ class LogLines:
             self._data,
             table,
             columns=_COLUMNS,
+            origin=self._origin,
             source=self._source,
             max_rows=_MAX_ROWS,
             max_bytes=_MAX_BYTES,

@@ -31,7 +31,7 @@ from tidelog.records import (
     encode_records,
     parse_control,
 )
-from tidelog.storage import FileSystem, atomic_write, map_file, read_file
+from tidelog.storage import FileSystem, atomic_write, read_file
 from tidelog.storage.names import CLUSTER_METADATA_TOPIC, FileKind, Transient, parse_segment_file
 
 if TYPE_CHECKING:
@@ -188,4 +188,4 @@ def _log_records(fs: FileSystem, directory: str, names: Sequence[str]) -> Iterat
         parsed = parse_segment_file(name)
         if parsed is not None and parsed.kind is FileKind.LOG and parsed.transient is Transient.NONE:
             path = f"{directory}/{name}"
-            yield from decode_records(map_file(fs, path), source=path)
+            yield from decode_records(read_file(fs, path), source=path)

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 import pyarrow as pa
 
 from tidelog.errors import InvalidInputError, TidelogError, UnknownTopicOrPartitionError
-from tidelog.log.read.lookups import OffsetTarget
 from tidelog.log.read.reader import DEFAULT_READ_BYTES
 from tidelog.log.read.reading import FetchData, to_arrow
 from tidelog.manager.metadata.files import read_cluster_metadata
@@ -36,7 +35,7 @@ from tidelog.scanning.fetching import LogEnds, fetch, log_ends
 from tidelog.scanning.partitions import Partition, list_partitions, look_steadily
 from tidelog.scanning.ranges import OffsetRange, plan_range
 from tidelog.scanning.tasks import NO_END, run_task
-from tidelog.scanning.timestamps import latest_record, offset_for_timestamp
+from tidelog.scanning.timestamps import look_up_time
 from tidelog.storage import LOCAL, read_epoch_checkpoint, read_offset_checkpoint
 from tidelog.storage.metadata import read_partition_metadata
 from tidelog.storage.names import LEADER_EPOCH_FILE, PARTITION_METADATA_FILE, DirectoryState
@@ -156,16 +155,7 @@ class ReadOnlyPartition:
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record that is not older than a timestamp (ms), or what an `OffsetTarget` asks for."""
-        match timestamp:
-            case OffsetTarget.LATEST:
-                return TimestampOffset(-1, self.log_end_offset)
-            case OffsetTarget.EARLIEST | OffsetTarget.EARLIEST_LOCAL:
-                return TimestampOffset(-1, self.log_start_offset)
-            case OffsetTarget.LATEST_TIERED | OffsetTarget.EARLIEST_PENDING_UPLOAD:
-                return TimestampOffset(-1, -1)
-            case OffsetTarget.MAX_TIMESTAMP:
-                return self._look(latest_record)
-        return self._look(lambda partition: offset_for_timestamp(partition, timestamp))
+        return self._look(lambda partition: look_up_time(partition, timestamp))
 
     def offset_for(self, when: datetime | int) -> int:
         """The offset of the first record that is not older than a moment; the log end where there is none.

@@ -9,8 +9,9 @@ from tidelog.cleanup.choice import LogFacts, LogToClean, plan_cleaning, when_rol
 from tidelog.manager.metadata.files import read_cluster_metadata
 from tidelog.manager.store.root import Checkpoint
 from tidelog.manager.upkeep.compacting import Compaction, compaction_config
-from tidelog.scanning.partitions import find_partitions
-from tidelog.scanning.views import view_at_rest
+from tidelog.scanning.fetching import log_ends
+from tidelog.scanning.partitions import find_partitions, look_steadily
+from tidelog.scanning.views import segment_views
 from tidelog.storage import read_offset_checkpoint
 from tidelog.storage.names import parse_partition_directory
 from tidelog.types import TopicPartition
@@ -43,9 +44,9 @@ def plan_at_rest(request: Compaction) -> Iterator[PlannedCompaction]:
         (found,) = find_partitions(f"{request.root}/{name}")
         if not found.segments:
             continue
-        segments, offsets = view_at_rest(found)
-        end = offsets.log_end.message_offset
-        stable = min(offsets.last_stable_offset, marks.get(partition, end))
-        facts = when_rolled(LogFacts(tuple(segments), config, offsets.log_start, stable, end))
+        segments, ends = look_steadily(found, lambda one: (segment_views(one), log_ends(one)))
+        end = ends.log_end
+        stable = min(ends.last_stable, marks.get(partition, end))
+        facts = when_rolled(LogFacts(segments, config, ends.log_start, stable, end))
         plan = plan_cleaning(facts, None if request.from_start else cleaned.get(partition), request.now_ms)
-        yield PlannedCompaction(partition, plan, len(segments), segments.size_in_bytes)
+        yield PlannedCompaction(partition, plan, len(segments), sum(one.size for one in segments))

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidelog.errors import CorruptRecordError, LogError
+from tidelog.errors import CorruptRecordError, InvalidIndexError, LogError
 from tidelog.log.producers.markers import read_markers
-from tidelog.records.batches import BatchTable, scan_batches
-from tidelog.storage import FileSystem
-from tidelog.storage.files import LARGEST_READ, map_file
+from tidelog.records.batches import BatchTable
+from tidelog.records.windows import Window, read_windows
+from tidelog.storage import FileReader, FileSystem
+from tidelog.storage.files import LARGEST_READ
 from tidelog.storage.names import FileKind, Transient, parse_segment_file
 from tidelog.types import LARGEST_OFFSET
 
@@ -77,18 +78,25 @@ class _Sound:
         self.size = 0
         self.end_offset = base_offset
         self.cause: str | None = None
-        data = map_file(fs, path, limit=LARGEST_READ)
-        while self.cause is None and self.size < len(data):
-            scan = scan_batches(data, start=self.size, max_batches=_RUN, source=path)
-            self._take(data, scan.table, path)
-            if scan.fault is not None and self.cause is None:
-                self.cause = str(scan.fault)
+        log = FileReader.open(fs, path)
+        if log.size > LARGEST_READ:
+            raise InvalidIndexError(f"{path} has {log.size} bytes: no segment has more than {LARGEST_READ}")
+        windows = read_windows(log, 0, log.size, check_crc=True, max_batches=_RUN, name=path)
+        while self.cause is None:
+            try:
+                window = next(windows, None)
+            except CorruptRecordError as error:
+                self.cause = str(error)
+                return
+            if window is None:
+                return
+            self._take(window, path)
 
-    def _take(self, data: memoryview, table: BatchTable, path: str) -> None:
+    def _take(self, window: Window, path: str) -> None:
         """Take in sound batches; recovery looks into those that end transactions."""
+        table = self._readable(window, path)
         if not len(table):
             return
-        table = self._readable(data, table, path)
         last = table.last_offset
         goes_back = last[1:] <= last[:-1]
         if last[0] < self.end_offset or goes_back.any():
@@ -96,9 +104,10 @@ class _Sound:
         self.size = table.end
         self.end_offset = int(last[-1]) + 1
 
-    def _readable(self, data: memoryview, table: BatchTable, path: str) -> BatchTable:
+    def _readable(self, window: Window, path: str) -> BatchTable:
+        data, origin, table = window
         try:
-            read_markers(data, table, source=path)
+            read_markers(data, table, origin=origin, source=path)
         except CorruptRecordError as error:
             self.cause = str(error)
             whole = int((table.position <= (error.position or 0)).sum())

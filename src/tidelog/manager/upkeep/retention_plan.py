@@ -14,15 +14,11 @@ from tidelog.config import LogConfig
 from tidelog.manager.metadata.files import read_cluster_metadata
 from tidelog.manager.store.root import Checkpoint
 from tidelog.manager.store.topics import known_config
-from tidelog.segment import SealedSegment
-from tidelog.storage import Directory, FileSystem, read_offset_checkpoint
-from tidelog.storage.names import (
-    CLUSTER_METADATA_TOPIC,
-    FileKind,
-    SegmentFileName,
-    parse_partition_directory,
-    parse_segment_file,
-)
+from tidelog.scanning.partitions import Partition, look_steadily
+from tidelog.scanning.stability import log_end_offset
+from tidelog.scanning.views import segment_views
+from tidelog.storage import FileSystem, read_offset_checkpoint
+from tidelog.storage.names import CLUSTER_METADATA_TOPIC, parse_partition_directory
 from tidelog.types import TopicPartition
 
 __all__ = ["PlannedRetention", "plan_root_retention"]
@@ -53,29 +49,15 @@ def plan_root_retention(
         known, _ = known_config(image.topic_config(partition.topic), LogConfig())
         config = LogConfig.from_properties(settings, known)
         path = f"{root}/{name}"
-        segments = _segments(fs, path)
-        try:
-            end = segments[-1].next_offset() if segments else 0
-            first = segments[0].base_offset if segments else 0
-            plan = plan_retention(
-                segments,
-                config,
-                log_start_offset=max(starts.get(partition, 0), first),
-                high_watermark=min(marks.get(partition, end), end),
-                log_end_offset=end,
-                now_ms=now_ms,
-            )
-        finally:
-            for segment in segments:
-                segment.close()
+        at_rest = Partition(path, partition)
+        segments, end = look_steadily(at_rest, lambda one: (segment_views(one), log_end_offset(one)))
+        first = segments[0].base_offset if segments else 0
+        plan = plan_retention(
+            segments,
+            config,
+            log_start_offset=max(starts.get(partition, 0), first),
+            high_watermark=min(marks.get(partition, end), end),
+            log_end_offset=end,
+            now_ms=now_ms,
+        )
         yield PlannedRetention(partition, path, config, len(segments), plan)
-
-
-def _segments(fs: FileSystem, path: str) -> list[SealedSegment]:
-    directory = Directory(path, fs)
-    bases = []
-    for entry in fs.list(path):
-        file = parse_segment_file(entry.name)
-        if file is not None and file == SegmentFileName(file.offset, FileKind.LOG):
-            bases.append(file.offset)
-    return [SealedSegment.open(directory, base) for base in sorted(bases)]

@@ -31,7 +31,7 @@ from tidelog.manager.verification.segment import (
     bad_offsets,
     scan_log,
 )
-from tidelog.storage import FileSystem, map_file, read_file
+from tidelog.storage import FileReader, FileSystem, read_file
 from tidelog.storage.names import FileKind
 
 __all__ = ["Piece", "PieceFacts", "plan_pieces", "stitch", "verify_piece"]
@@ -97,16 +97,16 @@ def verify_piece(fs: FileSystem, piece: Piece, *, deep: bool = False) -> PieceFa
     """Check a piece of a segment."""
     place = piece.place
     log = place.path(FileKind.LOG)
-    buffer = map_file(fs, log)
-    table, fault = scan_log(buffer, piece.start, piece.end, log, deep)
-    if fault is not None or not len(table):
+    found = scan_log(FileReader.open(fs, log), piece.start, piece.end, log, deep)
+    table = found.table
+    if found.fault is not None or not len(table):
         return PieceFacts(False)
     first, last = int(table.base_offset[0]), int(table.last_offset[-1])
     before = place.base_offset if piece.start == 0 else first
     next_base = place.next_base if piece.end == place.size else None
     if any(bad_offsets(table, log, before, next_base)):
         return PieceFacts(False)
-    facts = SegmentFacts.of(buffer, table, place.base_offset, piece.end, piece.end, [])
+    facts = SegmentFacts.of(table, found.aborts, place.base_offset, piece.end, piece.end, [])
     if not _indexes_fit(fs, piece, facts):
         return PieceFacts(False)
     return PieceFacts(

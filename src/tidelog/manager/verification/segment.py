@@ -19,8 +19,10 @@ only what comes before it is compared. Of one segment, so many findings are told
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 
 import numpy as np
@@ -29,9 +31,11 @@ import numpy.typing as npt
 from tidelog.errors import CorruptRecordError
 from tidelog.log.producers.markers import read_markers
 from tidelog.manager.verification.findings import UNREADABLE, Finding, Kind, told
-from tidelog.records import decode_batches, scan_batches
+from tidelog.records import decode_batches
 from tidelog.records.batches import BatchTable
-from tidelog.storage import FileSystem, map_file, read_file
+from tidelog.records.windows import read_windows
+from tidelog.scanning.changes import was_changed
+from tidelog.storage import FileReader, FileSystem, read_file
 from tidelog.storage.files import LARGEST_READ
 from tidelog.storage.names import FileKind, SegmentFileName
 
@@ -41,6 +45,9 @@ MAX_FINDINGS = 1000
 """Findings that are told of one segment."""
 
 _RUN = 1 << 16
+_TRIES = 5
+"""Looks at a log that is written meanwhile."""
+
 OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
 TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
 TXN_ENTRY = np.dtype(
@@ -95,14 +102,14 @@ class SegmentFacts:
     @classmethod
     def of(
         cls,
-        buffer: memoryview,
         table: BatchTable,
+        aborts: Int64s,
         base_offset: int,
         size: int,
         sound: int,
         findings: list[Finding],
     ) -> SegmentFacts:
-        """The facts of a table of batches of a log's bytes."""
+        """The facts of a table of a log's batches, some of which abort transactions."""
         return cls(
             base_offset,
             size,
@@ -115,7 +122,7 @@ class SegmentFacts:
             table.producer_id,
             table.is_control,
             table.is_transactional & ~table.is_control & (table.count > 0),
-            _aborts(buffer, table),
+            aborts,
             findings,
         )
 
@@ -166,69 +173,112 @@ def _verify_indexes(fs: FileSystem, place: SegmentPlace, facts: SegmentFacts) ->
 def _verify_log(fs: FileSystem, place: SegmentPlace, deep: bool, known: BatchTable | None) -> SegmentFacts:
     path = place.path(FileKind.LOG)
     try:
-        buffer = map_file(fs, path)
+        log = FileReader.open(fs, path)
+        end = min(log.size, LARGEST_READ)
+        found = (
+            LogScan(known, _known_aborts(log, known)) if known is not None else _scan_steadily(fs, path, deep)
+        )
     except UNREADABLE as error:
         unread = Finding(Kind.DAMAGE, path, told(error), 0, place.base_offset, place.next_base)
         nothing = BatchTable(np.empty((0, 16), np.int64))
-        return SegmentFacts.of(memoryview(b""), nothing, place.base_offset, place.size, 0, [unread])
-    if len(buffer) > LARGEST_READ:
-        cause = f"it has {len(buffer)} bytes: no segment has more than {LARGEST_READ}"
+        no_aborts = np.empty(0, np.int64)
+        return SegmentFacts.of(nothing, no_aborts, place.base_offset, place.size, 0, [unread])
+    facts = _facts(place, found, end)
+    if log.size > end:
+        cause = f"it has {log.size} bytes: no segment has more than {LARGEST_READ}"
         too_large = Finding(Kind.DAMAGE, path, cause, LARGEST_READ, place.base_offset, place.next_base)
-        buffer = buffer[:LARGEST_READ]
-        facts = _verify_bytes(buffer, place, deep, known)
         facts.findings = [too_large, *facts.findings]
-        return facts
-    return _verify_bytes(buffer, place, deep, known)
+    return facts
 
 
-def _verify_bytes(
-    buffer: memoryview, place: SegmentPlace, deep: bool, known: BatchTable | None
-) -> SegmentFacts:
-    path = place.path(FileKind.LOG)
-    table, fault = (known, None) if known is not None else scan_log(buffer, 0, len(buffer), path, deep)
+def _scan_steadily(fs: FileSystem, path: str, deep: bool) -> LogScan:
+    """All of a log; once more where its writer has changed it meanwhile."""
+    for tries in range(_TRIES):
+        log = FileReader.open(fs, path)
+        found = scan_log(log, 0, min(log.size, LARGEST_READ), path, deep)
+        if found.fault is None or tries == _TRIES - 1:
+            break
+        if not was_changed(path, log, found.fault, time.time_ns(), partial(FileReader.open, fs, path)):
+            break
+    return found
+
+
+def _facts(place: SegmentPlace, found: LogScan, size: int) -> SegmentFacts:
+    path, table, fault = place.path(FileKind.LOG), found.table, found.fault
     findings = list(islice(bad_offsets(table, path, place.base_offset, place.next_base), MAX_FINDINGS))
     if fault is not None:
         following = int(table.last_offset[-1]) + 1 if len(table) else place.base_offset
         findings.append(
             Finding(Kind.DAMAGE, path, fault.reason, fault.position, following, end_offset=place.next_base)
         )
-    sound = fault.position if fault is not None else len(buffer)
-    return SegmentFacts.of(buffer, table, place.base_offset, len(buffer), sound, findings)
+    if fault is not None:
+        size = max(size, fault.position)
+    elif len(table):
+        size = max(size, table.end)  # it has grown since
+    sound = fault.position if fault is not None else size
+    return SegmentFacts.of(table, found.aborts, place.base_offset, size, sound, findings)
 
 
-def _aborts(buffer: memoryview, table: BatchTable) -> Int64s:
+@dataclass(frozen=True, slots=True)
+class LogScan:
+    """The sound batches of a log, those of them that abort transactions (indices), and what ended them."""
+
+    table: BatchTable
+    aborts: Int64s
+    fault: CorruptRecordError | None = None
+
+
+def scan_log(log: FileReader, start: int, end: int, path: str, deep: bool) -> LogScan:
+    """The sound batches of bytes [start, end) of a log from `start` on."""
+    tables: list[BatchTable] = []
+    aborts: list[Int64s] = []
+    count, fault = 0, None
     try:
-        markers = read_markers(buffer, table)
+        for data, origin, table in read_windows(log, start, end, check_crc=True, max_batches=_RUN, name=path):
+            sound, error = _decodable(data, origin, table, path) if deep else (table, None)
+            if len(sound):
+                tables.append(sound)
+                aborts.append(_aborts(data, origin, sound) + count)
+                count += len(sound)
+            if error is not None:
+                raise error
+    except CorruptRecordError as error:
+        fault = error
+    rows = np.concatenate([table.rows for table in tables]) if tables else np.empty((0, 16), np.int64)
+    return LogScan(BatchTable(rows), np.concatenate(aborts) if aborts else np.empty(0, np.int64), fault)
+
+
+def _aborts(data: memoryview, origin: int, table: BatchTable) -> Int64s:
+    try:
+        markers = read_markers(data, table, origin=origin)
     except CorruptRecordError:  # a marker that says neither is not an index's fault
         return np.empty(0, np.int64)
     return np.array([index for index, marker in markers.items() if marker.is_abort], np.int64)
 
 
-def scan_log(
-    buffer: memoryview, start: int, end: int, path: str, deep: bool
+def _known_aborts(log: FileReader, table: BatchTable) -> Int64s:
+    """The same of batches that are known: only control batches are read."""
+    found = [np.empty(0, np.int64)]
+    for index in np.flatnonzero(table.is_control & (table.producer_id >= 0)).tolist():
+        position, size = table.rows[index, :2].tolist()
+        data = log.read(position, size)
+        if len(data) == size:
+            found.append(_aborts(data, position, table[index : index + 1]) + index)
+    return np.concatenate(found)
+
+
+def _decodable(
+    data: memoryview, origin: int, table: BatchTable, path: str
 ) -> tuple[BatchTable, CorruptRecordError | None]:
-    """The sound batches of buffer[start:end] from `start` on, and what ended them before `end`."""
-    tables: list[BatchTable] = []
-    position, fault = start, None
-    while position < end and fault is None:
-        scan = scan_batches(buffer, start=position, end=end, max_batches=_RUN, source=path)
-        fault, position = scan.fault, scan.end
-        tables.append(scan.table)
-        if deep and fault is None:
-            fault = _undecodable(buffer, scan.table, path)
-    rows = np.concatenate([table.rows for table in tables]) if tables else np.empty((0, 16), np.int64)
-    if fault is not None and fault.position >= 0:
-        rows = rows[rows[:, 0] < fault.position]
-    return BatchTable(np.ascontiguousarray(rows)), fault
-
-
-def _undecodable(buffer: memoryview, table: BatchTable, path: str) -> CorruptRecordError | None:
-    try:
-        for batch in table:
-            decode_batches(buffer, batch, columns=("offset", "key", "value", "headers"), source=path)
-    except CorruptRecordError as error:
-        return error
-    return None
+    """The batches before the first that does not decode, and what is wrong with that one."""
+    for index, batch in enumerate(table):
+        try:
+            decode_batches(
+                data, batch, columns=("offset", "key", "value", "headers"), origin=origin, source=path
+            )
+        except CorruptRecordError as error:
+            return table[:index], error
+    return table, None
 
 
 def bad_offsets(table: BatchTable, path: str, base_offset: int, next_base: int | None) -> Iterator[Finding]:
