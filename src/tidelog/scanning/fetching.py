@@ -114,7 +114,7 @@ def _batches_from(
         is_tail=segment is partition.segments[-1],
         first_last_offset=entry.offset if position else -1,
     )
-    view = partition.volume.view(segment.log_name)
+    view = partition.log_view(segment)
     try:
         yield from settled(task, view, read_batches(task, view, LOOKUP_BYTES))
     except CorruptRecordError as error:
@@ -178,7 +178,7 @@ def fetch(
             raise ends.fault
         return nothing
     wanted = max(max_length, found.size) if min_one_message else max_length
-    view = partition.volume.view(found.segment.log_name)
+    view = partition.log_view(found.segment)
     data = view.read(found.position, wanted)
     table = scan_batches(data, check_crc=False).table
     past = table.base_offset >= limit

@@ -12,6 +12,7 @@ checkpoints say nothing of them.
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,7 +21,7 @@ from typing import TypeVar
 
 from tidelog.errors import DataLossError, InvalidIndexError, InvalidInputError
 from tidelog.index import OffsetIndex, TimeIndex
-from tidelog.scanning.volumes import Volume, local_path, open_volume
+from tidelog.scanning.volumes import FileView, Volume, local_path, open_volume, read_topic_id
 from tidelog.storage import Directory
 from tidelog.storage.checkpoints import parse_offsets
 from tidelog.storage.names import (
@@ -171,6 +172,11 @@ class Partition:
         return open_volume(self.url)
 
     @cached_property
+    def topic_id(self) -> uuid.UUID | None:
+        """The topic's id, which tells it from one of the same name that was deleted; None if not known."""
+        return read_topic_id(self.volume)
+
+    @cached_property
     def _kinds(self) -> dict[int, frozenset[FileKind]]:
         """Which files there are, by the offset in their names."""
         kinds: dict[int, set[FileKind]] = {}
@@ -183,6 +189,7 @@ class Partition:
     @cached_property
     def segments(self) -> tuple[SegmentFacts, ...]:
         """Its segments by base offset."""
+        _ = self.topic_id  # before the listing: of a topic that is made anew meanwhile nothing is mixed in
         found = []
         for base, kinds in self._kinds.items():
             if FileKind.LOG in kinds:
@@ -192,6 +199,26 @@ class Partition:
                     continue  # deleted since it was listed
                 found.append(SegmentFacts(base, size, kinds))
         return tuple(found)
+
+    def log_view(self, segment: SegmentFacts) -> FileView:
+        """A segment's log, to be read; DataLossError where it was deleted since it was listed."""
+        try:
+            return self.volume.view(segment.log_name)
+        except FileNotFoundError as error:
+            raise self._gone(segment.log_name) from error
+
+    def txn_index(self, segment: SegmentFacts) -> bytes:
+        """The bytes of a segment's transaction index; DataLossError where it was deleted since."""
+        if FileKind.TXN_INDEX not in segment.kinds:
+            return b""
+        name = format_segment_file(segment.base_offset, FileKind.TXN_INDEX)
+        try:
+            return self.volume.content(name)
+        except FileNotFoundError as error:
+            raise self._gone(name) from error
+
+    def _gone(self, name: str) -> DataLossError:
+        return DataLossError(f"{self.url}/{name} has gone while the partition was looked at: look again")
 
     @cached_property
     def missing_logs(self) -> tuple[int, ...]:

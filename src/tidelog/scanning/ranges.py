@@ -56,6 +56,7 @@ def plan_range(
     partition, start, end = wanted.partition, wanted.start, wanted.end
     if start >= end:
         return []
+    topic_id = partition.topic_id  # before its files are listed, if they have not been
     known = aborted_transactions(partition, start, end) if committed_only else ()
     aborted = tuple(Aborted(txn.producer_id, txn.first_offset, txn.last_offset) for txn in known)
     shares = _by_segment(partition, aborted)
@@ -76,6 +77,7 @@ def plan_range(
             with_control=with_control,
             first_last_offset=stretch.first_last_offset,
             next_base=stretch.next_base,
+            topic_id=topic_id,
         )
         for stretch in plan_stretches(
             partition.segments, start, end, lambda segment: _entries(partition, segment), split_bytes

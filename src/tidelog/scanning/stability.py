@@ -173,9 +173,9 @@ def aborted_transactions(partition: Partition, start: int, end: int) -> tuple[Ab
     found = []
     first = segments_in_range(partition.segments, start, end)[:1]
     for segment in partition.segments:
-        if not first or segment.base_offset < first[0].base_offset or FileKind.TXN_INDEX not in segment.kinds:
+        if not first or segment.base_offset < first[0].base_offset:
             continue
-        data = partition.volume.content(format_segment_file(segment.base_offset, FileKind.TXN_INDEX))
+        data = partition.txn_index(segment)
         entries = np.frombuffer(data, _ABORTED_ENTRY, count=len(data) // _ABORTED_ENTRY.itemsize)
         overlapping = entries[(entries["last"] >= start) & (entries["first"] < end)]
         found += [AbortedTxn(*entry[1:]) for entry in overlapping.tolist()]
@@ -204,5 +204,5 @@ def read_segment(
         is_tail=segment is partition.segments[-1],
         first_last_offset=first_last_offset,
     )
-    view = partition.volume.view(segment.log_name)
+    view = partition.log_view(segment)
     return settled(task, view, read_batches(task, view, window_bytes))

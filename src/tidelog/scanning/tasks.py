@@ -9,6 +9,7 @@ size after decoding.
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 
@@ -25,7 +26,7 @@ from tidelog.records.decode import MAX_BYTES, MAX_ROWS
 from tidelog.records.schema import Projection
 from tidelog.records.windows import Window, read_windows
 from tidelog.scanning.changes import offset_at, was_changed
-from tidelog.scanning.volumes import FileView, open_volume
+from tidelog.scanning.volumes import FileView, open_volume, read_topic_id
 from tidelog.storage.names import parse_segment_file
 
 __all__ = [
@@ -66,6 +67,8 @@ class ScanTask:
     """The last offset of the batch at the start, as the offset index has it; -1 where that is not known."""
     next_base: int = NO_END
     """Where the next segment begins."""
+    topic_id: uuid.UUID | None = None
+    """The topic's, where it is known: a topic that was deleted and made again is another one."""
     planned_ns: int = field(default_factory=time.time_ns, compare=False)
     """When it was made."""
 
@@ -152,13 +155,22 @@ def _changed(task: ScanTask) -> DataLossError:
 
 def open_view(task: ScanTask) -> FileView:
     """The task's file, to be read; `DataLossError` where it has gone."""
+    volume = open_volume(task.url)
     try:
-        return open_volume(task.url).view(task.log_name)
+        view = volume.view(task.log_name)
     except FileNotFoundError as error:
-        raise DataLossError(
-            f"{task.source} has gone since the scan was planned "
-            f"(wanted: offsets {task.start_offset} to {task.end_offset - 1}); plan it anew"
-        ) from error
+        raise _gone(task) from error
+    # After the file is open: a directory that takes this one's name from now on does no harm.
+    if task.topic_id is not None and read_topic_id(volume) != task.topic_id:
+        raise _gone(task)
+    return view
+
+
+def _gone(task: ScanTask) -> DataLossError:
+    return DataLossError(
+        f"{task.source} has gone since the scan was planned "
+        f"(wanted: offsets {task.start_offset} to {task.end_offset - 1}); plan it anew"
+    )
 
 
 def task_decoder(

@@ -62,7 +62,7 @@ def _find_in_segment(
     task = ScanTask(
         partition.url, segment.log_name, "", 0, position, segment.size, start_offset, NO_END, is_last
     )
-    view = partition.volume.view(segment.log_name)
+    view = partition.log_view(segment)
     for data, origin, table in settled(task, view, read_batches(task, view, LOOKUP_BYTES)):
         for batch in np.flatnonzero((table.max_timestamp >= timestamp) & (table.count > 0)).tolist():
             columns = ("offset", "timestamp_ms")

@@ -7,13 +7,18 @@ above: `read(position, n)` answers the bytes there, fewer only where the file en
 
 from __future__ import annotations
 
+import contextlib
+import uuid
 from typing import Protocol
 from urllib.parse import unquote
 
+from tidelog.errors import TidelogError
 from tidelog.storage import LOCAL, FileReader, read_file
+from tidelog.storage.metadata import read_partition_metadata
+from tidelog.storage.names import PARTITION_METADATA_FILE
 from tidelog.storage.remote import RemoteDirectory, open_ro
 
-__all__ = ["FileView", "LocalVolume", "RemoteVolume", "Volume", "local_path", "open_volume"]
+__all__ = ["FileView", "LocalVolume", "RemoteVolume", "Volume", "local_path", "open_volume", "read_topic_id"]
 
 
 class FileView(Protocol):
@@ -121,6 +126,15 @@ class RemoteVolume:
 def open_volume(url: str) -> Volume:
     """The directory at a path or an fsspec URL."""
     return RemoteVolume(url) if "://" in url else LocalVolume(url)
+
+
+def read_topic_id(volume: Volume) -> uuid.UUID | None:
+    """The id of the topic that a local directory is a partition of; None where it is not known."""
+    if "://" in volume.url:
+        return None
+    with contextlib.suppress(OSError, TidelogError):
+        return read_partition_metadata(LOCAL, f"{volume.url}/{PARTITION_METADATA_FILE}").topic_id
+    return None
 
 
 def local_path(url: str) -> str:

@@ -12,6 +12,7 @@ from tidelog.cli.errors import FOUND_WRONG
 from tidelog.cli.interrupts import interruptible
 from tidelog.cli.render.output import Output
 from tidelog.cli.render.record_lines import RecordLines
+from tidelog.errors import DataLossError
 
 __all__ = ["show_last", "show_records", "show_selection"]
 
@@ -46,8 +47,13 @@ def show_records(
 def show_last(selection: Selection, lines: RecordLines, out: Output, count: int, *, go_on: bool) -> int:
     """Show the last records of each partition, and those that come after them if it shall `go_on`."""
     for one in selection.ranges:
-        for batch in last_records(selection, one, count, lines.columns) if count else ():
-            out.write(lines.lines(batch))
+        try:
+            for batch in last_records(selection, one, count, lines.columns) if count else ():
+                out.write(lines.lines(batch))
+        except (DataLossError, FileNotFoundError) as error:
+            if not go_on:
+                raise
+            out.warn(f"tidelog: {error}")
     if go_on:
         with interruptible() as check:
             for found in follow(selection, lines.columns, out, check):

@@ -18,7 +18,7 @@ from tidelog.cli.render.units import parse_time
 from tidelog.errors import CorruptRecordError, OffsetOutOfRangeError
 from tidelog.records.schema import Projection
 from tidelog.scanning import run_task
-from tidelog.scanning.partitions import Partition, find_partitions
+from tidelog.scanning.partitions import Partition, find_partitions, look_steadily
 from tidelog.scanning.ranges import OffsetRange, plan_range
 from tidelog.scanning.stability import find_log_end, stable_offset
 from tidelog.scanning.tasks import ScanTask
@@ -95,19 +95,37 @@ def select(
         raise UsageError(f"no partition {', '.join(map(str, partitions or ()))} under {', '.join(paths)}")
     ranges, faults = [], []
     for one in found:
-        log_end, fault = find_log_end(one)
-        end = stable_offset(one, log_end) if committed_only else log_end
-        start = _offset(one, bounds.start_offset, start_ms, one.log_start_offset, log_end)
-        if len(found) == 1 and not one.log_start_offset <= start <= log_end:
-            raise OffsetOutOfRangeError(
-                f"offset {start} is not in {one.topic_partition}, which has "
-                f"[{one.log_start_offset}, {log_end}]"
-            )
-        stop = min(_offset(one, bounds.end_offset, end_ms, end, log_end), end)
-        ranges.append(OffsetRange(one, max(start, one.log_start_offset), stop))
-        if fault is not None and stop == end:
+        asked, fault = look_steadily(
+            one,
+            lambda partition: _range(
+                partition, bounds, start_ms, end_ms, committed_only=committed_only, alone=len(found) == 1
+            ),
+        )
+        ranges.append(asked)
+        if fault is not None:
             faults.append(fault)
     return Selection(ranges, committed_only, wanted or RecordFilter(), faults, find)
+
+
+def _range(
+    one: Partition,
+    bounds: Bounds,
+    start_ms: int | None,
+    end_ms: int | None,
+    *,
+    committed_only: bool,
+    alone: bool,
+) -> tuple[OffsetRange, CorruptRecordError | None]:
+    """What is to be read of a partition, and the damage that ends it."""
+    log_end, fault = find_log_end(one)
+    end = stable_offset(one, log_end) if committed_only else log_end
+    start = _offset(one, bounds.start_offset, start_ms, one.log_start_offset, log_end)
+    if alone and not one.log_start_offset <= start <= log_end:
+        raise OffsetOutOfRangeError(
+            f"offset {start} is not in {one.topic_partition}, which has [{one.log_start_offset}, {log_end}]"
+        )
+    stop = min(_offset(one, bounds.end_offset, end_ms, end, log_end), end)
+    return OffsetRange(one, max(start, one.log_start_offset), stop), fault if stop == end else None
 
 
 def _offset(partition: Partition, offset: int | None, time_ms: int | None, default: int, log_end: int) -> int:

@@ -19,7 +19,7 @@ from tidelog.cli.actions.reading import Selection, read_tasks
 from tidelog.cli.options.filters import RecordFilter
 from tidelog.cli.render.output import Output
 from tidelog.errors import DataLossError, InvalidInputError
-from tidelog.scanning.partitions import Partition, Root
+from tidelog.scanning.partitions import Partition, Root, look_steadily
 from tidelog.scanning.ranges import OffsetRange
 from tidelog.scanning.stability import LogTail, Transactions, log_tail
 from tidelog.scanning.tasks import ScanTask
@@ -63,6 +63,8 @@ def follow(
             except FileNotFoundError:
                 _miss(place, places, selection, out)
                 continue
+            except DataLossError:  # its writer was at it: the next look will do
+                continue
             for batch in _read(place, tasks, columns, selection.wanted):
                 check()
                 yield batch
@@ -74,7 +76,7 @@ def _find_more(places: dict[TopicPartition, _Place], selection: Selection) -> No
     """Take in partitions that were not there, and places that have changed."""
     try:
         found = selection.find()
-    except InvalidInputError:  # such as a partition that is in two roots, while it moves
+    except (InvalidInputError, FileNotFoundError):  # such as a partition in two roots, while it moves
         return
     for one in found:
         place = places.get(one.topic_partition)
@@ -96,7 +98,7 @@ def _miss(place: _Place, places: dict[TopicPartition, _Place], selection: Select
 
 
 def _place(wanted: OffsetRange) -> _Place:
-    tail = log_tail(wanted.partition, damage_ends_it=True)
+    tail = look_steadily(wanted.partition, lambda one: log_tail(one, damage_ends_it=True))
     if tail.end_offset != wanted.end:  # it grew since the range was made: what came must be read
         tail = LogTail(-1, 0, wanted.end)
     return _Place(wanted.partition, wanted.end, tail, Transactions())

@@ -37,8 +37,7 @@ from tidelog.scanning.ranges import OffsetRange, plan_range
 from tidelog.scanning.tasks import NO_END, run_task
 from tidelog.scanning.timestamps import look_up_time
 from tidelog.storage import LOCAL, read_epoch_checkpoint, read_offset_checkpoint
-from tidelog.storage.metadata import read_partition_metadata
-from tidelog.storage.names import LEADER_EPOCH_FILE, PARTITION_METADATA_FILE, DirectoryState
+from tidelog.storage.names import LEADER_EPOCH_FILE, DirectoryState
 from tidelog.types import FetchIsolation, TimestampOffset, TopicPartition
 
 if TYPE_CHECKING:
@@ -296,7 +295,7 @@ class ReadOnlyStore:
         by_topic: dict[str, dict[int, ReadOnlyPartition]] = {}
         for name, partition in sorted(self._found()[0].items()):
             if not partition.is_metadata_log:
-                one = ReadOnlyPartition(partition, _topic_id(partition.url))
+                one = ReadOnlyPartition(partition, partition.topic_id)
                 by_topic.setdefault(name.topic, {})[name.partition] = one
         return {name: _topic(name, partitions, images) for name, partitions in by_topic.items()}
 
@@ -348,12 +347,6 @@ def _image(root: str) -> MetadataImage | None:
         return read_cluster_metadata(LOCAL, root).image
     except (OSError, TidelogError):
         return None
-
-
-def _topic_id(directory: str) -> uuid.UUID | None:
-    with contextlib.suppress(OSError, TidelogError):
-        return read_partition_metadata(LOCAL, f"{directory}/{PARTITION_METADATA_FILE}").topic_id
-    return None
 
 
 def _topic(
