@@ -55,7 +55,11 @@ def mutated(tree: Path, mutant: Mutant) -> str:
 
 def sample(count: int, seed: int) -> list[int]:
     """The numbers of some mutants that should die."""
-    return sorted(random.Random(seed).sample([n for n in range(len(MUTANTS)) if n not in EQUIVALENT], count))
+    return sorted(
+        random.Random(seed).sample(
+            [n for n, mutant in enumerate(MUTANTS) if mutant.what not in EQUIVALENT], count
+        )
+    )
 
 
 def run(
@@ -146,9 +150,9 @@ def _last_words(output: str) -> str:
 
 
 def _print(one: Outcome) -> None:
-    fate = "dead " if one.dead else "equal" if one.number in EQUIVALENT else "LIVES"
+    fate = "dead " if one.dead else "equal" if one.mutant.what in EQUIVALENT else "LIVES"
     print(f"{fate} {one.number:3} {one.seconds:5.1f} s  {one.mutant.file}: {one.mutant.what}", flush=True)
-    print(f"        {one.said if one.dead else EQUIVALENT.get(one.number, one.mutant.after.strip())}")
+    print(f"        {one.said if one.dead else EQUIVALENT.get(one.mutant.what, one.mutant.after.strip())}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -167,7 +171,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     begin = time.monotonic()
     outcomes = run(numbers, workers=asked.workers, tell=_print)
     dead = sum(one.dead for one in outcomes)
-    lives = [one for one in outcomes if not one.dead and one.number not in EQUIVALENT]
+    lives = [one for one in outcomes if not one.dead and one.mutant.what not in EQUIVALENT]
     took = time.monotonic() - begin
     print(f"{dead} of {len(outcomes)} mutants died ({dead / len(outcomes):.1%}) in {took:.0f} s")
     return int(bool(lives) or dead < LEAST_SHARE * len(outcomes))

@@ -148,6 +148,7 @@ class Storm:
             self.store.flush()
         else:
             self.some(dice).flush()
+        time.sleep(0.001)  # or it does little else than finding that there is nothing to do
 
     def read(self, dice: random.Random) -> None:
         partition = self.some(dice)

@@ -20,6 +20,7 @@ def test_every_mutant_fits_its_file_once_and_names_tests_that_are_there() -> Non
 def test_there_are_enough_and_each_is_another() -> None:
     assert len(MUTANTS) >= 60
     assert len({(mutant.file, mutant.before, mutant.after) for mutant in MUTANTS}) == len(MUTANTS)
+    assert EQUIVALENT.keys() <= {mutant.what for mutant in MUTANTS}
     assert len(EQUIVALENT) <= (1 - LEAST_SHARE) * len(MUTANTS)
 
 
