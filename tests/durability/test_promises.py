@@ -15,6 +15,7 @@ import pytest
 
 from tests.durability.life import CONFIG, recovered
 from tests.log.logs import abort, commit, send
+from tidelog.errors import LogOfflineError
 from tidelog.log import Log
 from tidelog.manager import Partition, Store
 from tidelog.records import Record
@@ -300,6 +301,23 @@ def test_after_a_failed_sync_no_other_succeeds() -> None:
     ):
         with pytest.raises(OSError, match="earlier sync failed"):
             again()
+
+
+def test_a_log_whose_disk_failed_half_way_acknowledges_nothing() -> None:
+    inner = CrashFileSystem()
+    inner.make_directory("/r")
+    fs = FaultyFileSystem(inner, lambda call: None)
+    with Log.open("/r/t-0", fs=fs) as log:
+        log.append_as_leader([Record(b"value")] * 3)
+        log.flush()
+        fs.rule = fail_on("truncate", "*.log", errno.EIO, times=1)
+        with pytest.raises(LogOfflineError):
+            log.truncate_to(0)
+        for _ in range(2):
+            with pytest.raises(LogOfflineError):
+                log.flush()
+        with pytest.raises(LogOfflineError):
+            log.close()
 
 
 # ---- files that are replaced
