@@ -44,7 +44,7 @@ test: setup-dev  ## run the tests (a few minutes)
 test-slow: setup-dev  ## run the long tests: fuzzing, sanitizers, kills, brokers
 	$(BIN)/python -m pytest -m slow -n auto --dist loadfile $(ARGS)
 
-soak: setup-dev  ## run the tests of many minutes: a storm of threads, the disks of whole clusters
+soak: setup-dev  ## run the tests of many minutes: a storm of threads, the disks of whole clusters, fuzz
 	$(BIN)/python -m pytest -m soak -v --durations=0 --durations-min=1 $(ARGS)
 
 mutants: setup-dev  ## break what makes writes durable, one line at a time, and see that the tests notice
