@@ -7,7 +7,7 @@
     read/        reads, by offset and by time
     segments/    the segments, an immutable value; rolls, splits and deletions
     opening/     from files to a log, after an orderly stop and after a crash
-    flushing, truncation, offsets, epochs, epoch_file, scheduling
+    flushing, truncation, offsets, epochs, scheduling
 
 Values and decisions are modules of their own, without files; those that act on files are short.
 """

@@ -4,8 +4,9 @@ Invariant: epochs and start offsets both grow from entry to entry. A new entry t
 contradicts: every entry from the end that has its epoch or a later one, or starts at its offset or after it.
 
 The entries are one immutable tuple, replaced whole, so readers need no lock. A method that changes them says
-so with True; writing `leader-epoch-checkpoint` (`to_bytes`) is the caller's part. An entry must be on disk
-before the data it tells of counts as written; entries cut off may linger there: loading cuts them again.
+so with True; `EpochFile` then writes `leader-epoch-checkpoint`. An entry is on the disk before the data it
+tells of counts as written; entries cut off are written, too, but may linger after a crash: the next load cuts
+them again.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ import numpy as np
 
 from tidelog.errors import InvalidInputError
 from tidelog.records.batches import BatchTable
-from tidelog.storage.checkpoints import EpochEntry, format_epochs, parse_epochs
+from tidelog.storage import Directory, EpochEntry, read_file
+from tidelog.storage.checkpoints import format_epochs, parse_epochs
+from tidelog.storage.names import LEADER_EPOCH_FILE
 
-__all__ = ["UNDEFINED_EPOCH", "UNDEFINED_EPOCH_OFFSET", "EpochEndOffset", "LeaderEpochCache"]
+__all__ = ["UNDEFINED_EPOCH", "UNDEFINED_EPOCH_OFFSET", "EpochEndOffset", "EpochFile", "LeaderEpochCache"]
 
 UNDEFINED_EPOCH = -1
 UNDEFINED_EPOCH_OFFSET = -1
@@ -181,3 +184,61 @@ class LeaderEpochCache:
         had_any = bool(self._entries)
         self._entries = ()
         return had_any
+
+
+class EpochFile:
+    """The epochs of a log, and their file. One thread writes; `cache` may be read by any."""
+
+    __slots__ = ("_directory", "cache")
+
+    def __init__(self, directory: Directory, cache: LeaderEpochCache) -> None:
+        self._directory = directory
+        self.cache = cache
+        """The epochs; change them through this object only."""
+
+    @classmethod
+    def load(cls, directory: Directory) -> EpochFile:
+        """What the file says; no epochs where there is none."""
+        with directory.lock:
+            path = directory.file(LEADER_EPOCH_FILE)
+            try:
+                data = read_file(directory.fs, path)
+            except FileNotFoundError:
+                data = b""
+        return cls(directory, LeaderEpochCache.from_bytes(data, path))
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """Note that an epoch begins."""
+        if self.cache.assign(epoch, start_offset):
+            self.write()
+
+    def assign_batches(self, batches: BatchTable) -> bool:
+        """Note the epochs stamped on batches that are about to be written; whether any was new."""
+        changed = self.cache.assign_batches(batches)
+        if changed:
+            self.write()
+        return changed
+
+    def restore(self, entries: Sequence[EpochEntry]) -> None:
+        """Go back to earlier entries: what they were changed for was not written."""
+        self.cache = LeaderEpochCache(entries)
+        self.write()
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Forget epochs that start at or after `end_offset`."""
+        if self.cache.truncate_from_end(end_offset):
+            self.write()
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Forget epochs that ended at or before `start_offset`."""
+        if self.cache.truncate_from_start(start_offset):
+            self.write()
+
+    def clear(self) -> None:
+        """Forget all."""
+        if self.cache.clear():
+            self.write()
+
+    def write(self) -> None:
+        """Replace the file."""
+        self._directory.replace(LEADER_EPOCH_FILE, self.cache.to_bytes())

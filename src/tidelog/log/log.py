@@ -28,7 +28,7 @@ from tidelog.log import flushing, truncation
 from tidelog.log.append import appending, linking
 from tidelog.log.append.incoming import AppendOptions, Incoming
 from tidelog.log.append.info import AppendOrigin, LogAppendInfo
-from tidelog.log.epoch_file import EpochFile
+from tidelog.log.epochs import EpochFile
 from tidelog.log.offsets import LogOffsetMetadata, LogOffsets
 from tidelog.log.opening.loader import load
 from tidelog.log.producers.producers import (

@@ -148,6 +148,8 @@ class LogOffsets(_Offsets):
 
     def with_first_unstable(self, unstable: LogOffsetMetadata | None) -> LogOffsets:
         """Another first unstable offset; one below the log start counts as the log start."""
+        if unstable is None and self[1] is None:
+            return self
         if unstable is not None and unstable.message_offset < self.log_start:
             unstable = LogOffsetMetadata(self.log_start)
         return LogOffsets(self.log_start, unstable, self.high_watermark, self.log_end)

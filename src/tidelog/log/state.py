@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tidelog.config import LogConfig
 from tidelog.errors import LogClosedError, LogOfflineError
 from tidelog.kernels.plain import PlainBatch
-from tidelog.log.epoch_file import EpochFile
+from tidelog.log.epochs import EpochFile
 from tidelog.log.offsets import LogOffsetMetadata, LogOffsets
 from tidelog.log.producers.producers import ProducerStateManager
 from tidelog.log.producers.snapshot_files import SnapshotFiles

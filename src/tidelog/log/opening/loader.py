@@ -28,7 +28,7 @@ from tidelog.errors import (
     OffsetsOutOfOrderError,
 )
 from tidelog.index import AbortedTxn
-from tidelog.log.epoch_file import EpochFile
+from tidelog.log.epochs import EpochFile
 from tidelog.log.offsets import LogOffsetMetadata
 from tidelog.log.opening.leftovers import orphans, plan_swaps, temporary_files
 from tidelog.log.producers.loading import rebuild_producers

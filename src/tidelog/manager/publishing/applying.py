@@ -200,7 +200,7 @@ def _link(fs: FileSystem, partition: Partition, one: PendingPartition, run: Stag
         return False
     with partition.gate:
         linked = log.link_segment(Directory(parent(run.path), fs), BatchTable(run.rows), one.leader_epoch)
-        log.maybe_increment_high_watermark(log.log_end_offset)
+        log.maybe_increment_high_watermark(log.offsets.log_end)
     return linked
 
 

@@ -157,7 +157,7 @@ class Partition:
             epoch = self.leader_epoch if leader_epoch is None else leader_epoch
             info = log.append_as_leader(records, leader_epoch=epoch, origin=origin, **options)
             self.leader_epoch = max(self.leader_epoch, epoch)
-            log.maybe_increment_high_watermark(log.log_end_offset)
+            log.maybe_increment_high_watermark(log.offsets.log_end)  # with its place: nothing is looked up
         if sync:
             self.flush()
         return info
