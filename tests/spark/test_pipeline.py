@@ -117,7 +117,7 @@ def test_a_bad_config_is_refused_before_anything_starts(
     assert not (tmp_path / "root").exists()
 
 
-def test_the_command_refuses_and_plans_without_spark(tmp_path: Path) -> None:
+def test_the_command_refuses_and_plans(tmp_path: Path) -> None:
     write_input(tmp_path, 0, 1)
     (tmp_path / "p.yaml").write_text(CONFIG)
     planned = run("pipeline", tmp_path / "p.yaml", "--dry-run", "--json")

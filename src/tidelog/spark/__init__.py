@@ -9,6 +9,9 @@
     plans                      what a query would read
     sink, sink_options         writing: the data source     partitioner, staging    what a writing task does
     ingesting                  anything Spark reads -> topics       compacting, retaining      what goes
+    values, value_schemas      values as columns            json_reading, json_types, schema_evolution
+    pipeline                   jobs one after the other     pipeline_config, _inputs, _state, _checks
+    java_patterns              what subscribePattern takes  session_zones  timestamps without a zone
 
 `pyspark` is an extra; nothing here is imported before it is used. Importing this package has Spark's
 processes run this interpreter (`sessions.choose_python`).
