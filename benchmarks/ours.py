@@ -11,9 +11,13 @@ import pyarrow as pa
 
 from tidelog.records import read_record_batches, walk_batches
 from tidelog.records.builder import encode_batches
+from tidelog.records.schema import Projection
+from tidelog.records.windows import read_windows
+from tidelog.scanning.tasks import NO_END, ScanTask, run_task
+from tidelog.storage import LOCAL, FileReader
 from tidelog.types import Codec
 
-__all__ = ["decode", "encode", "load", "mapped", "scan"]
+__all__ = ["decode", "decode_file", "encode", "load", "mapped", "scan", "scan_file"]
 
 
 @contextlib.contextmanager
@@ -35,6 +39,22 @@ def decode(data: mmap.mmap) -> int:
 def scan(data: mmap.mmap) -> int:
     """Checks every batch's header and CRC; how many batches."""
     return sum(len(table) for table in walk_batches(data))
+
+
+def decode_file(log: Path) -> int:
+    """Opens a file and decodes all of it, as a task of `tidelog.scan` does; how many records."""
+    task = ScanTask(str(log.parent), log.name, "bench", 0, 0, log.stat().st_size, 0, NO_END)
+    rows = 0
+    for batch in run_task(task, Projection.of(None)):
+        rows += batch.num_rows
+        del batch  # or it would live beside the next one
+    return rows
+
+
+def scan_file(log: Path) -> int:
+    """Opens a file and checks every batch's header and CRC; how many batches."""
+    reader = FileReader.open(LOCAL, log)
+    return sum(len(table) for _, _, table in read_windows(reader, 0, reader.size, check_crc=True))
 
 
 def load(log: Path) -> pa.Table:
