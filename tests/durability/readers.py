@@ -10,12 +10,13 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import os
 import pickle
 import random
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 import uuid
 import zlib
@@ -248,20 +249,23 @@ def follow(root: str, end: float) -> Counter[str]:
     program = "from tidelog.cli.main import main; main()"
     command = [sys.executable, "-c", program, "tail", "-f", "-n", "5", "--json", root]
     told: Counter[str] = Counter()
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as tail:
+    with (
+        tempfile.TemporaryFile("w+") as errors,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as tail,
+    ):
         assert tail.stdout is not None
-        os.set_blocking(tail.stdout.fileno(), True)
-        timer = time.monotonic
-        while timer() < end and tail.poll() is None:
-            line = tail.stdout.readline()
-            if line:
-                record = json.loads(line)
-                Check().take(record["offset"], record["value"].encode())
-                told["line"] += 1
-        tail.send_signal(signal.SIGINT)
-        _, err = tail.communicate(timeout=30)
-        assert tail.returncode in (0, 130), f"tail -f ended with {tail.returncode}: {err[-2000:]}"
-        assert "Traceback" not in err
+        stop = threading.Timer(end - time.monotonic(), tail.send_signal, [signal.SIGINT])
+        stop.start()
+        for line in tail.stdout:
+            record = json.loads(line)
+            Check().take(record["offset"], record["value"].encode())
+            told["line"] += 1
+        code = tail.wait(30)
+        stop.cancel()
+        errors.seek(0)
+        said = errors.read()
+    assert code in (0, 130), f"tail -f ended with {code}: {said[-2000:]}"
+    assert "Traceback" not in said
     return told
 
 
