@@ -10,7 +10,8 @@ import pytest
 from tests.log import answers, questions
 from tests.oracle import Oracle
 from tidelog.config import LogConfig
-from tidelog.log.segments.rolls import RollFacts, RollReason, draw_jitter_ms, rolled_base_offset, should_roll
+from tidelog.log.segments.rolling import RollFacts, RollReason, rolled_base_offset, should_roll
+from tidelog.log.state import draw_jitter_ms
 
 FACTS = RollFacts(
     max_segment_bytes=1000,

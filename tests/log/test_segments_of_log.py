@@ -66,6 +66,15 @@ def test_segments_roll_by_size(path: Path) -> None:
         assert log.producer_snapshot_offsets == log.segments.base_offsets[1:]
 
 
+def test_a_segment_that_begins_past_the_log_end_takes_no_offset_below_it(path: Path) -> None:
+    with open_log(path) as log:
+        log.append_as_leader([record(0)])
+        log.roll(5)
+        batch = encode_records([record(number) for number in range(10)])
+        assert log.append_as_leader(batch).first_offset == 5
+        assert [one.offset for one in all_records(log)] == [0, *range(5, 15)]
+
+
 def test_segments_roll_by_time(path: Path) -> None:
     config = LogConfig(segment_ms=1000)
     with open_log(path, config) as log:

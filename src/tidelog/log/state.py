@@ -25,7 +25,6 @@ from tidelog.log.offsets import LogOffsetMetadata, LogOffsets
 from tidelog.log.producers.producers import ProducerStateManager
 from tidelog.log.producers.snapshot_files import SnapshotFiles
 from tidelog.log.scheduling import Scheduler
-from tidelog.log.segments.rolls import draw_jitter_ms
 from tidelog.log.segments.segments import LogSegments
 from tidelog.segment import ActiveSegment
 from tidelog.storage import Directory
@@ -34,7 +33,7 @@ from tidelog.types import Codec, TimestampType, TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["LogParts", "LogState", "LogView"]
+__all__ = ["LogParts", "LogState", "LogView", "draw_jitter_ms"]
 
 _new = tuple.__new__  # a named tuple's own takes twice as long
 
@@ -206,6 +205,13 @@ class LogState:
             action()
         else:
             self.scheduler.schedule_once(name, action, self.config.file_delete_delay_ms)
+
+
+def draw_jitter_ms(config: LogConfig, source: random.Random) -> int:
+    """The jitter of a new segment: 0 to `segment.jitter.ms`, and less than `segment.ms`."""
+    if config.segment_jitter_ms == 0:
+        return 0
+    return source.getrandbits(31) % min(config.segment_jitter_ms, config.segment_ms)
 
 
 def first_unsynced(segments: LogSegments, start: int = 0) -> int:

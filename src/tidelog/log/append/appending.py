@@ -37,8 +37,7 @@ from tidelog.log.offsets import LogOffsetMetadata
 from tidelog.log.producers.markers import read_markers
 from tidelog.log.producers.producers import ProducerUpdate
 from tidelog.log.producers.sequences import TV_UNKNOWN, BatchMetadata
-from tidelog.log.segments.rolling import needs_roll, roll, stays
-from tidelog.log.segments.rolls import rolled_base_offset
+from tidelog.log.segments.rolling import needs_roll, roll, rolled_base_offset
 from tidelog.log.state import LogState
 from tidelog.records.batches import BatchTable
 from tidelog.types import LARGEST_OFFSET, TimestampType
@@ -127,7 +126,9 @@ def append_plain(state: LogState, data: bytes, leader_epoch: int) -> LogAppendIn
         if batch is None or leader_epoch != state.epochs.cache.latest_epoch or not state.is_writable:
             return None
         size, last_offset, max_timestamp = plain.size, plain.last_offset, plain.max_timestamp
-        if not stays(state, size, last_offset, max_timestamp):
+        if first_offset < state.active.base_offset:
+            return None  # the log was rolled past its end
+        if needs_roll(state, size, last_offset, max_timestamp, now_ms):
             return None
         state.active.append_one(batch, size, last_offset, max_timestamp)
         end_offset = last_offset + 1
@@ -187,7 +188,7 @@ def _append(
     """Steps 5 to 10, with the lock held."""
     if info.valid_bytes > state.max_segment_bytes:
         check_append_size(info.valid_bytes, state.config)
-    rolls = needs_roll(state, info, now_ms)
+    rolls = needs_roll(state, info.valid_bytes, info.last_offset, info.max_timestamp, now_ms)
     epochs = state.epochs.cache.entries
     try:
         try:

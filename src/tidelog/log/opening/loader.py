@@ -35,10 +35,9 @@ from tidelog.log.producers.loading import rebuild_producers
 from tidelog.log.producers.markers import read_markers
 from tidelog.log.producers.producers import ProducerStateManager
 from tidelog.log.segments.deletion import exchange_files
-from tidelog.log.segments.rolls import draw_jitter_ms
 from tidelog.log.segments.segments import LogSegments
 from tidelog.log.segments.splitting import split_segment
-from tidelog.log.state import LogParts
+from tidelog.log.state import LogParts, draw_jitter_ms
 from tidelog.records.batches import BatchTable, scan_batches
 from tidelog.segment import ActiveSegment, SealedSegment, Segment
 from tidelog.storage.names import FileKind, Transient, parse_segment_file

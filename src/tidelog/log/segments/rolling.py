@@ -1,61 +1,123 @@
-"""Ending the active segment and beginning the next one.
+"""When the active segment ends and a new one begins, and how.
 
-1. `rolls` decides, before an append is written, over facts that cost nothing to have (`needs_roll`).
-2. The new segment begins at the append's first offset, or the log end. Files that lie there are strays of a
+The decision is one over facts (`should_roll`), for every append. An append goes whole into one segment.
+Before it is written, the segment rolls if any of these holds (in the order they are checked; the first is the
+reason given):
+
+1. SIZE    the segment and the append together exceed `segment.bytes`;
+2. TIME    the segment is not empty and has waited longer than `segment.ms` (a compacted log: than the smaller
+           of it and `max.compaction.lag.ms`) less the segment's jitter. The wait is the append's largest
+           timestamp less the segment's rolling timestamp, which is the *max* timestamp of its first batch;
+           where that batch has none, the clock less the segment's creation time;
+3. INDEX   the offset index is full, or the time index is (it counts as full one entry early);
+4. OFFSET  the append's last offset cannot be told as a 31-bit number relative to the segment's base.
+
+The jitter is drawn once per segment, so that logs made together do not all roll together.
+
+Then, on the files:
+
+1. The new segment begins at the append's first offset, or the log end. Files that lie there are strays of a
    crash and are removed. An active segment that is empty and begins there already is replaced by a fresh one.
-3. The old segment is sealed: final time entry, indexes trimmed. The state of the producers up to the new
+2. The old segment is sealed: final time entry, indexes trimmed. The state of the producers up to the new
    segment is written as its snapshot, so that recovery of the new segment can begin there.
-4. The view with the new segment is published. What was rolled is flushed later (`scheduling`).
+3. The view with the new segment is published. What was rolled is flushed later (`scheduling`).
 """
 
 from __future__ import annotations
 
+import enum
+from typing import NamedTuple
+
 from tidelog.errors import LogError
-from tidelog.index.base import MAX_RELATIVE_OFFSET
-from tidelog.log.append.info import LogAppendInfo
 from tidelog.log.flushing import flush_below
-from tidelog.log.segments.rolls import RollFacts, should_roll
+from tidelog.log.offsets import UNKNOWN_OFFSET
 from tidelog.log.segments.segments import LogSegments
 from tidelog.log.state import LogState
 from tidelog.segment import ActiveSegment
 from tidelog.storage.names import SEGMENT_FILES, Transient, format_segment_file
 
-__all__ = ["needs_roll", "roll", "stays"]
+__all__ = ["RollFacts", "RollReason", "needs_roll", "roll", "rolled_base_offset", "should_roll"]
+
+_INT_MAX = (1 << 31) - 1
+_new = tuple.__new__  # a named tuple's own takes twice as long
 
 
-def needs_roll(state: LogState, info: LogAppendInfo, now_ms: int) -> bool:
-    """Whether the active segment must roll before this append."""
+class RollReason(enum.Enum):
+    """Why a segment rolls."""
+
+    SIZE = "size"
+    TIME = "time"
+    INDEX = "index"
+    OFFSET = "offset"
+
+
+class RollFacts(NamedTuple):
+    """What the decision rests on: the limits, the append, the active segment, the clock."""
+
+    max_segment_bytes: int
+    max_segment_ms: int
+    append_bytes: int
+    append_max_timestamp: int
+    append_last_offset: int
+    segment_base_offset: int
+    segment_bytes: int
+    segment_rolling_timestamp: int
+    """The max timestamp of the segment's first batch; -1 where the segment is empty or the batch has none."""
+    segment_created_ms: int
+    segment_jitter_ms: int
+    index_full: bool
+    """The offset index or the time index says that it is full."""
+    now_ms: int
+
+
+def waited_ms(facts: RollFacts) -> int:
+    """How long the segment has waited to be rolled."""
+    if facts.segment_rolling_timestamp >= 0:
+        return facts.append_max_timestamp - facts.segment_rolling_timestamp
+    return facts.now_ms - facts.segment_created_ms
+
+
+def should_roll(facts: RollFacts) -> RollReason | None:
+    """Why the segment must roll before this append; None if it need not."""
+    if facts.segment_bytes > facts.max_segment_bytes - facts.append_bytes:
+        return RollReason.SIZE
+    if facts.segment_bytes > 0 and waited_ms(facts) > facts.max_segment_ms - facts.segment_jitter_ms:
+        return RollReason.TIME
+    if facts.index_full:
+        return RollReason.INDEX
+    if not 0 <= facts.append_last_offset - facts.segment_base_offset <= _INT_MAX:
+        return RollReason.OFFSET
+    return None
+
+
+def rolled_base_offset(first_offset: int, last_offset: int, log_end_offset: int) -> int:
+    """The base offset of the segment that a roll for this append begins.
+
+    Magic 0 and 1 do not tell an append's first offset (-1 here); it lies no further below the last one than a
+    segment reaches. The log end offset would be too low for a compacted log with large holes.
+    """
+    expected = last_offset - _INT_MAX if first_offset == UNKNOWN_OFFSET else first_offset
+    return max(expected, log_end_offset)
+
+
+def needs_roll(state: LogState, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
+    """Whether the active segment must roll before an append of so many bytes."""
     active = state.active
-    reason = should_roll(
-        RollFacts(
-            state.max_segment_bytes,
-            state.max_segment_ms,
-            info.valid_bytes,
-            info.max_timestamp,
-            info.last_offset,
-            active.base_offset,
-            active.size,
-            active.first_batch_timestamp,
-            active.created_ms,
-            active.jitter_ms,
-            active.index_full,
-            now_ms,
-        )
+    facts = (
+        state.max_segment_bytes,
+        state.max_segment_ms,
+        size,
+        max_timestamp,
+        last_offset,
+        active.base_offset,
+        active.size,
+        active.first_batch_timestamp,
+        active.created_ms,
+        active.jitter_ms,
+        active.index_full,
+        now_ms,
     )
-    return reason is not None
-
-
-def stays(state: LogState, size: int, last_offset: int, max_timestamp: int) -> bool:
-    """Whether it is plain to see that the active segment need not roll before this append (`rolls`)."""
-    active = state.active
-    first = active.first_batch_timestamp
-    return (
-        active.size <= state.max_segment_bytes - size
-        and first >= 0
-        and max_timestamp - first <= state.max_segment_ms - active.jitter_ms
-        and not active.index_full
-        and last_offset - active.base_offset <= MAX_RELATIVE_OFFSET
-    )
+    return should_roll(_new(RollFacts, facts)) is not None
 
 
 def roll(state: LogState, expected_next_offset: int = 0) -> ActiveSegment:
