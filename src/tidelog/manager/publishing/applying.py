@@ -53,6 +53,7 @@ _APPEND_BYTES = 4 << 20
 _SYNC_BYTES = 64 << 20
 """What is written is synced now and then: the disk works while the rest is copied."""
 _MUCH_BYTES = 32 << 20
+_MANY_PARTITIONS = 16
 _THREADS = 4
 _MANY_LINKS = 4
 _PARTS_OF_SEGMENT = 16
@@ -138,7 +139,7 @@ def apply_write(
 ) -> None:
     """Give every partition what it lacks of a write, durably; then raise the log starts.
 
-    Much data goes to several partitions at a time: while one is synced, others are written.
+    Much data, and data of many partitions, goes to several at a time: while one is synced, others are written.
     """
 
     def give(one: PendingPartition) -> None:
@@ -150,7 +151,8 @@ def apply_write(
         except OSError as error:
             raise disk_error(error, partition.log.path, one.topic_partition.topic) from error
 
-    if sum(run.piece.size for listed in runs.values() for run in listed) < _MUCH_BYTES:
+    size = sum(run.piece.size for listed in runs.values() for run in listed)
+    if size < _MUCH_BYTES and len(pending.partitions) < _MANY_PARTITIONS:
         for one in pending.partitions:
             give(one)
     else:
@@ -165,17 +167,16 @@ def apply_write(
 
 
 def _give(fs: FileSystem, partition: Partition, one: PendingPartition, runs: Sequence[StagedRun]) -> None:
-    """Append the batches that the log does not have yet."""
+    """Give the log the batches that it does not have yet, in the order of the runs."""
     if not runs:
         return
     done = _batches_there(partition, one, runs)
     limit = max(min(_APPEND_BYTES, partition.log.config.max_segment_bytes // _PARTS_OF_SEGMENT), 1)
-    links = sum(run.piece.is_segment for run in runs)
     unsynced = 0
-    for run in runs:
+    for run, in_a_row in zip(runs, _segments_in_a_row(runs), strict=True):
         skip = min(done, len(run.rows))
         done -= skip
-        if skip == len(run.rows) or (not skip and _link(fs, partition, one, run, links)):
+        if skip == len(run.rows) or (not skip and _link(fs, partition, one, run, in_a_row)):
             continue
         data = run.data(fs)
         for start, stop in _chunks(run.rows[skip:, 1], limit):
@@ -187,16 +188,28 @@ def _give(fs: FileSystem, partition: Partition, one: PendingPartition, runs: Seq
                 unsynced = 0
 
 
-def _link(fs: FileSystem, partition: Partition, one: PendingPartition, run: StagedRun, links: int) -> bool:
+def _segments_in_a_row(runs: Sequence[StagedRun]) -> list[int]:
+    """For each run how many whole segments follow one another from it on."""
+    counts: list[int] = []
+    count = 0
+    for run in reversed(runs):
+        count = count + 1 if run.piece.is_segment else 0
+        counts.append(count)
+    return counts[::-1]
+
+
+def _link(fs: FileSystem, partition: Partition, one: PendingPartition, run: StagedRun, in_a_row: int) -> bool:
     """Take over a staged segment as it is, if it is one and the log can; whether it was done.
 
-    Linking ends the active segment: unless that is empty, it takes several segments to be worth one that is
-    not full.
+    Linking ends the active segment. One that holds something and is not half full is worth ending only for
+    several segments in a row; else the staged one is copied.
     """
     log = partition.log
     if not run.piece.is_segment or _rewrites(log, run.rows):
         return False
-    if run.piece.size > log.config.max_segment_bytes or (log.segments.last.size and links < _MANY_LINKS):
+    if run.piece.size > log.config.max_segment_bytes:
+        return False
+    if 0 < log.segments.last.size < log.config.max_segment_bytes // 2 and in_a_row < _MANY_LINKS:
         return False
     with partition.gate:
         linked = log.link_segment(Directory(parent(run.path), fs), BatchTable(run.rows), one.leader_epoch)

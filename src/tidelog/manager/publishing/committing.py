@@ -146,7 +146,7 @@ def _prepare_topics(
             if wanted.setdefault(topic, partitions) != partitions:
                 raise _changed(topic, partitions, wanted[topic])
     configs: dict[str, LogConfig] = {}
-    missing = {}
+    missing: dict[str, int | None] = {}
     for topic, partitions in wanted.items():
         check_topic(topic)
         if topic not in store.topics:
@@ -163,8 +163,7 @@ def _prepare_topics(
         for run in staged:
             check_piece(run.piece, configs[name.topic], now_ms)
     made.update(missing)
-    for topic, partitions in missing.items():
-        store.create_topic(topic, partitions, write.config)
+    store.create_topics(missing, write.config)
     return set(wanted)
 
 

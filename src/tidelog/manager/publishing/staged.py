@@ -174,10 +174,8 @@ class StagedRun:
 def load_runs(
     fs: FileSystem, directory: str, manifests: Sequence[Manifest]
 ) -> dict[TopicPartition, list[StagedRun]]:
-    """The pieces of each partition, in the order of the manifests; DataLossError where a file is not whole.
-
-    A partition's whole segments come first, so that they can be linked one after the other: a task's segments
-    come before what is left over.
+    """The pieces of each partition, in the order of the manifests and, of one manifest, in its own: that is
+    the order of the records. DataLossError where a file is not whole.
     """
     runs: dict[TopicPartition, list[StagedRun]] = {}
     for manifest in manifests:
@@ -194,8 +192,6 @@ def load_runs(
                 raise DataLossError(f"{path} is shorter than its manifest says: staged data was lost")
             rows = table[piece.first_batch : end].copy()
             runs.setdefault(piece.topic_partition, []).append(StagedRun(piece, path, rows))
-    for listed in runs.values():
-        listed.sort(key=lambda run: not run.piece.is_segment)  # stable: a task's own order stays
     return runs
 
 

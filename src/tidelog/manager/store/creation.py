@@ -13,7 +13,9 @@ that was there before is never removed.
 from __future__ import annotations
 
 import errno
+from collections import Counter
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from tidelog.config import LogConfig
@@ -29,6 +31,8 @@ from tidelog.types import TopicPartition
 
 __all__ = ["Creation"]
 
+_MANY_LOGS = 16
+_THREADS = 8
 _NOT_THE_ROOTS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 """Errors that another root would meet, too."""
 
@@ -43,7 +47,9 @@ class _RootFailedError(Exception):
 class _Begun:
     """What there is of an attempt."""
 
-    partitions: dict[int, Partition] = field(default_factory=dict)
+    topics: list[dict[int, Partition]] = field(default_factory=list)
+    """The new partitions of each topic."""
+    placed: list[tuple[Partition, Root]] = field(default_factory=list)
     directories: list[str] = field(default_factory=list)
     """Those that were not there before."""
 
@@ -67,48 +73,61 @@ class Creation:
         self._fail = fail
 
     def add(
-        self, topic: Topic, numbers: Sequence[int], config: LogConfig, *, is_new: bool
-    ) -> dict[int, Partition]:
-        """Make a topic's partitions of these numbers; LogOfflineError where no root is left to take them."""
+        self, wanted: Sequence[tuple[Topic, Sequence[int]]], config: LogConfig, *, is_new: bool
+    ) -> list[dict[int, Partition]]:
+        """Make partitions of these numbers for each topic; LogOfflineError where no root is left to take
+        them. Topics that are new are registered in one step.
+        """
         failure: OSError | None = None
         while True:
             online = self._roots()
             if not online:
+                names = ", ".join(repr(topic.name) for topic, _ in wanted[:3])
                 raise failure or LogOfflineError(
-                    f"topic {topic.name!r} cannot be made: no root is online. Open the store again when its "
+                    f"topic {names} cannot be made: no root is online. Open the store again when its "
                     "disks are back"
                 )
-            counts = {root: sum(one.root is root for one in self._partitions()) for root in online}
             try:
-                return self._attempt(topic, place(numbers, online, counts), config, is_new)
+                return self._attempt(wanted, online, config, is_new)
             except _RootFailedError as failed:
                 self._fail(failed.root, failed.error)
                 failure = failed.error
 
     def _attempt(
-        self, topic: Topic, places: dict[int, Root], config: LogConfig, is_new: bool
-    ) -> dict[int, Partition]:
-        begun = _Begun()
-        for number, root in places.items():
-            partition = Partition(TopicPartition(topic.name, number), topic.topic_id, 0)
-            partition.assign(root)
-            begun.partitions[number] = partition
-        grown = Topic(topic.name, topic.topic_id, topic.config, topic.partitions | begun.partitions)
+        self,
+        wanted: Sequence[tuple[Topic, Sequence[int]]],
+        online: Sequence[Root],
+        config: LogConfig,
+        is_new: bool,
+    ) -> list[dict[int, Partition]]:
+        counts = Counter(one.root for one in self._partitions() if one.root is not None)
+        begun, grown = _Begun(), []
+        for topic, numbers in wanted:
+            places = place(numbers, online, counts)
+            counts.update(places.values())
+            made = {n: Partition(TopicPartition(topic.name, n), topic.topic_id, 0) for n in places}
+            for number, root in places.items():
+                made[number].assign(root)
+                begun.placed.append((made[number], root))
+            begun.topics.append(made)
+            grown.append(Topic(topic.name, topic.topic_id, topic.config, topic.partitions | made))
+        registrations = [topic.registration() for topic in grown]
         if is_new:
-            self._registry.register([grown.registration()])
+            self._registry.register(registrations)
         try:
-            self._make_logs(begun, places, config)
+            self._make_logs(begun, config)
             if not is_new:
-                self._registry.register([grown.registration()])
+                self._registry.register(registrations)
         except BaseException as error:
-            self._take_back(topic, begun, is_new, error)
+            self._take_back([topic for topic, _ in wanted], begun, is_new, error)
             raise
-        return begun.partitions
+        return begun.topics
 
-    def _make_logs(self, begun: _Begun, places: dict[int, Root], config: LogConfig) -> None:
+    def _make_logs(self, begun: _Begun, config: LogConfig) -> None:
+        """Many of them several at a time, for each waits for the disk."""
         fs = self._env.fs
-        for number, root in places.items():
-            partition = begun.partitions[number]
+
+        def make(partition: Partition, root: Root) -> None:
             path = root.file(str(partition.topic_partition))
             try:
                 if not fs.exists(path) and not fs.is_link(path):
@@ -117,19 +136,26 @@ class Creation:
             except OSError as error:
                 raise _blamed(root, error) from error
             partition.attach(log, root)
-        for root in set(places.values()):
+
+        if len(begun.placed) < _MANY_LOGS:
+            for partition, root in begun.placed:
+                make(partition, root)
+        else:
+            with ThreadPoolExecutor(_THREADS, "tidelog-create") as pool:
+                list(pool.map(make, *zip(*begun.placed, strict=True)))
+        for root in {root for _, root in begun.placed}:
             try:
                 fs.sync_directory(root.path)
             except OSError as error:
                 raise _blamed(root, error) from error
 
-    def _take_back(self, topic: Topic, begun: _Begun, is_new: bool, why: BaseException) -> None:
+    def _take_back(self, topics: Sequence[Topic], begun: _Begun, is_new: bool, why: BaseException) -> None:
         """Let go of the files first: there may be none left to open."""
-        for partition in begun.partitions.values():
+        for partition, _ in begun.placed:
             partition.go_offline(why)
         try:
             if is_new:
-                self._registry.register(removed=[topic.topic_id])
+                self._registry.register(removed=[topic.topic_id for topic in topics])
             for path in begun.directories:
                 remove_tree(self._env.fs, path)
         except (OSError, TidelogError) as error:

@@ -218,19 +218,32 @@ class Store:
 
         A bad name, an unknown key or a bad value is refused; nothing is made then.
         """
+        (made,) = self.create_topics({name: partitions}, config)
+        return made
+
+    def create_topics(
+        self, topics: Mapping[str, int | None], config: Mapping[str, object] | None = None
+    ) -> list[Topic]:
+        """As `create_topic`, several with one configuration: all are registered in one step."""
+        settings = _texts(config or {})
+        log_config = LogConfig.from_properties(settings, self._env.config.topic_defaults)
+        counts = {name: self._count(name, partitions) for name, partitions in topics.items()}
+        with self._env.tell.deferring(), self._lock:
+            self._check_open()
+            for name in counts:
+                if name == CLUSTER_METADATA_TOPIC or name in self._topics:
+                    raise TopicExistsError(f"there is a topic {name!r} already")
+            made = [Topic(name, random_id(), settings) for name in counts]
+            self._add_partitions([(topic, range(counts[topic.name])) for topic in made], log_config)
+            return made
+
+    def _count(self, name: str, partitions: int | None) -> int:
+        """How many partitions a new topic gets; its name is checked."""
         validate_topic(name)
         count = self._env.config.num_partitions if partitions is None else partitions
         if count < 1:
             raise InvalidInputError(f"a topic has a partition at least, not {count}")
-        settings = _texts(config or {})
-        log_config = LogConfig.from_properties(settings, self._env.config.topic_defaults)
-        with self._env.tell.deferring(), self._lock:
-            self._check_open()
-            if name == CLUSTER_METADATA_TOPIC or name in self._topics:
-                raise TopicExistsError(f"there is a topic {name!r} already")
-            topic = Topic(name, random_id(), settings)
-            self._add_partitions(topic, range(count), log_config)
-            return topic
+        return count
 
     def create_partitions(self, name: str, total: int) -> Topic:
         """Give a topic more partitions, `total` in all."""
@@ -241,14 +254,16 @@ class Store:
             if total <= len(known):
                 raise InvalidInputError(f"topic {name!r} has {len(known)} partitions already")
             log_config, _ = known_config(topic.config, self._env.config.topic_defaults)
-            self._add_partitions(topic, range(len(known), total), log_config)
+            self._add_partitions([(topic, range(len(known), total))], log_config)
             return topic
 
-    def _add_partitions(self, topic: Topic, numbers: Sequence[int], config: LogConfig) -> None:
-        """Make a topic's partitions, all of them or none (`creation`)."""
-        is_new = topic.name not in self._topics
-        topic.partitions = topic.partitions | self._creation.add(topic, numbers, config, is_new=is_new)
-        self._topics[topic.name] = topic
+    def _add_partitions(self, topics: Sequence[tuple[Topic, Sequence[int]]], config: LogConfig) -> None:
+        """Make partitions of one topic, or of several new ones: all of them or none (`creation`)."""
+        is_new = all(topic.name not in self._topics for topic, _ in topics)
+        made = self._creation.add(topics, config, is_new=is_new)
+        for (topic, _), new in zip(topics, made, strict=True):
+            topic.partitions = topic.partitions | new
+            self._topics[topic.name] = topic
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic: it is gone at once, its files after `file.delete.delay.ms`."""
