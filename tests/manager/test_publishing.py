@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ from tests.manager.publishing import (
 )
 from tidelog.config import LogConfig
 from tidelog.errors import InvalidInputError
+from tidelog.manager.metadata.registration import Registration
+from tidelog.manager.metadata.registry import Registry
 from tidelog.manager.publishing.committing import Write, publish
 from tidelog.manager.publishing.staging import TaskStaging
 from tidelog.storage import LOCAL
@@ -232,3 +235,24 @@ def test_who_reads_without_opening_sees_all_of_a_write_or_nothing(tmp_path: Path
             outcomes.append(is_whole)
         assert not outcomes[0]
         assert outcomes[-1]
+
+
+def test_many_new_topics_are_registered_in_one_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each registration writes all of the metadata: one a topic would cost quadratically."""
+    registered: list[int] = []
+    register = Registry.register
+
+    def counting(self: Registry, topics: Iterable[Registration] = (), **more: Any) -> bool:
+        given = list(topics)
+        registered.append(len(given))
+        return register(self, given, **more)
+
+    names = [f"t{n:03}" for n in range(40)]
+    values: Values = {(name, number): [b"%d" % number] for name in names for number in range(2)}
+    with open_root(str(tmp_path / "root")) as store:
+        monkeypatch.setattr(Registry, "register", counting)
+        publish_values(store, LOCAL, str(tmp_path / "staging"), [values])
+        assert registered == [40]
+        assert sorted(store.topics) == names
+    with open_root(str(tmp_path / "root")) as store:
+        assert contents(store) == {TopicPartition(*name): list(some) for name, some in values.items()}

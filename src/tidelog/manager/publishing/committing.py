@@ -111,8 +111,9 @@ def _publish(store: Store, write: Write, fs: FileSystem, made: set[str]) -> Publ
     def find(name: TopicPartition) -> Partition:
         return store.partition(name.topic, name.partition)
 
-    for one in pending.partitions:
-        find(one.topic_partition).flush()
+    for partition in (find(one.topic_partition) for one in pending.partitions):
+        if partition.log.recovery_point < partition.log_end_offset:
+            partition.flush()
     root.ensure_lock()
     claim(fs, write.staging, root.identity.directory_id)
     ours = format_id(root.identity.directory_id)
