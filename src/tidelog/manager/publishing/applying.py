@@ -139,7 +139,7 @@ def apply_write(
 ) -> None:
     """Give every partition what it lacks of a write, durably; then raise the log starts.
 
-    Much data, and data of many partitions, goes to several at a time: while one is synced, others are written.
+    Much data, or many partitions: several are written at a time, and while one is synced others go on.
     """
 
     def give(one: PendingPartition) -> None:
