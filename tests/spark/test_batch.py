@@ -54,7 +54,7 @@ def test_the_schema_is_the_connectors(source: Source) -> None:
 def test_all_topics_equal_what_kafka_reads(source: Source, splits: int) -> None:
     df = source([CLEAN, LEGACY], includeHeaders=True, includeControlRecords=True, minPartitions=splits)
     assert rows(df) == golden_rows()
-    assert df.rdd.getNumPartitions() >= max(splits, 18)
+    assert splits <= df.rdd.getNumPartitions() <= max(splits, 18) + 20
 
 
 @pytest.mark.parametrize("splits", [1, 3, 50])

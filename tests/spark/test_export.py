@@ -166,8 +166,9 @@ def test_a_task_that_is_tried_again_leaves_nothing_behind(spark: SparkSession, t
     from tidelog.scanning.ranges import OffsetRange
     from tidelog.scanning.splits import plan_splits
     from tidelog.spark.exporting import ExportWork
+    from tidelog.spark.jobs import Bin
     from tidelog.spark.parquet import ParquetSettings
-    from tidelog.spark.targets import ExportTarget, StagedFile
+    from tidelog.spark.targets import Done, ExportTarget, StagedFile
     from tidelog.spark.values import ValueDecoder
 
     (partition,) = find_partitions(CLEAN / "golden-none-0")
@@ -178,10 +179,9 @@ def test_a_task_that_is_tried_again_leaves_nothing_behind(spark: SparkSession, t
         str(tmp_path), held.staging, columns, {"golden-none": ValueDecoder()}, ParquetSettings(), True
     )
     held.place.write(f"{held.staging}/000000-99-0", b"half a file of an attempt that died")
-    (report,) = work(0, split)
-    held.commit(
-        {partition.topic_partition: 1560}, [StagedFile(f["staged"], f["path"]) for f in report["files"]]
-    )
+    (report,) = work(0, Bin(0, (split,)))
+    files = [StagedFile(f["staged"], f["path"]) for f in report["files"]]
+    held.commit(Done({partition.topic_partition: 1560}), files)
     held.release()
     assert len(exported(tmp_path)) == 1560
     assert not (tmp_path / "_tidelog/staging").exists()

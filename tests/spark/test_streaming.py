@@ -322,5 +322,5 @@ def test_what_travels_to_executors_is_small(tmp_path: Path) -> None:
     splits = stream.partitions(start, stream.latestOffset(start, ALL))
     sent = cloudpickle.loads(cloudpickle.dumps(stream))
     assert not hasattr(sent, "_ends")
-    (batch,) = sent.read(SplitPartition(splits[0].split))
+    (batch,) = sent.read(SplitPartition(splits[0].splits))
     assert batch.column("value").to_pylist() == numbers(0, 5)

@@ -13,7 +13,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from tidelog.errors import DataLossError, InvalidInputError, LogLockedError
 from tidelog.spark.places import ObjectPlace
-from tidelog.spark.targets import ExportTarget, StagedFile, target_place
+from tidelog.spark.targets import Done, ExportTarget, StagedFile, target_place
 from tidelog.types import TopicPartition
 
 A0, B0 = TopicPartition("a", 0), TopicPartition("b", 0)
@@ -46,16 +46,16 @@ def let_go(held: ExportTarget) -> None:
 
 def test_runs_add_up(tmp_path: Path) -> None:
     held = ExportTarget(tmp_path / "out")
-    assert held.next_offsets() == {}
-    held.commit({A0: 10, B0: 3}, stage(held, "one"))
+    assert held.done().offsets == {}
+    held.commit(Done({A0: 10, B0: 3}), stage(held, "one"))
     assert visible(tmp_path / "out") == ["topic=a/one.parquet"]
-    assert held.next_offsets() == {A0: 10, B0: 3}
+    assert held.done().offsets == {A0: 10, B0: 3}
     held.release()
     held = ExportTarget(tmp_path / "out")
-    held.commit({A0: 12, B0: 3}, stage(held, "two"))
+    held.commit(Done({A0: 12, B0: 3}), stage(held, "two"))
     held.release()
     assert visible(tmp_path / "out") == ["topic=a/one.parquet", "topic=a/two.parquet"]
-    assert ExportTarget(tmp_path / "out").next_offsets() == {A0: 12, B0: 3}
+    assert ExportTarget(tmp_path / "out").done().offsets == {A0: 12, B0: 3}
     assert not (tmp_path / "out/_tidelog/staging").exists()
 
 
@@ -65,7 +65,7 @@ def test_dead_before_the_commit_nothing_is_added(tmp_path: Path) -> None:
     let_go(held)
     again = ExportTarget(tmp_path)
     assert visible(tmp_path) == []
-    assert again.next_offsets() == {}
+    assert again.done().offsets == {}
     assert not (tmp_path / "_tidelog/staging").exists()
 
 
@@ -92,12 +92,12 @@ def test_dead_after_the_commit_the_next_run_completes_it(
     with monkeypatch.context() as patched:
         patched.setattr(LocalFileSystem, "rename", dying)
         with pytest.raises(Died):
-            held.commit({A0: 10}, files)
+            held.commit(Done({A0: 10}), files)
     let_go(held)
     assert len(visible(tmp_path)) == renames
     again = ExportTarget(tmp_path)
     assert visible(tmp_path) == [f"topic=a/{name}.parquet" for name in ("one", "three", "two")]
-    assert again.next_offsets() == {A0: 10}
+    assert again.done().offsets == {A0: 10}
     assert (tmp_path / "topic=a/one.parquet").read_text() == "one"
 
 
@@ -113,9 +113,9 @@ def test_a_run_that_came_in_between_wins(tmp_path: Path) -> None:
     held = ExportTarget(tmp_path)
     let_go(held)  # as on a file system whose locks do not work
     other = ExportTarget(tmp_path)
-    other.commit({A0: 10}, stage(other, "one"))
+    other.commit(Done({A0: 10}), stage(other, "one"))
     with pytest.raises(LogLockedError, match=r"another export to .* came in between; nothing was added"):
-        held.commit({A0: 10}, stage(held, "late"))
+        held.commit(Done({A0: 10}), stage(held, "late"))
     assert visible(tmp_path) == ["topic=a/one.parquet"]
 
 
@@ -124,7 +124,7 @@ def test_an_exported_file_that_is_lost_is_told(tmp_path: Path) -> None:
     files = stage(held, "one")
     (tmp_path / files[0].staged).unlink()
     with pytest.raises(DataLossError, match="is neither there nor in the staging"):
-        held.commit({A0: 10}, files)
+        held.commit(Done({A0: 10}), files)
 
 
 def test_an_export_is_made_one_way(tmp_path: Path) -> None:
@@ -153,14 +153,14 @@ def objects(url: str, below: str = "topic=a") -> dict[str, bytes]:
 
 def test_runs_add_up_in_an_object_store(bucket: str) -> None:
     held = ExportTarget(bucket)
-    held.commit({A0: 10, B0: 3}, stage(held, "one"))
+    held.commit(Done({A0: 10, B0: 3}), stage(held, "one"))
     held.release()
     held = ExportTarget(bucket)
-    assert held.next_offsets() == {A0: 10, B0: 3}
-    held.commit({A0: 12, B0: 3}, stage(held, "two"))
+    assert held.done().offsets == {A0: 10, B0: 3}
+    held.commit(Done({A0: 12, B0: 3}), stage(held, "two"))
     held.release()
     assert objects(bucket) == {"one.parquet": b"one", "two.parquet": b"two"}
-    assert ExportTarget(bucket).next_offsets() == {A0: 12, B0: 3}
+    assert ExportTarget(bucket).done().offsets == {A0: 12, B0: 3}
     assert target_place(bucket).names("_tidelog/staging") == []
 
 
@@ -182,25 +182,25 @@ def test_dead_after_the_commit_in_an_object_store(
     with monkeypatch.context() as patched:
         patched.setattr(ObjectPlace, "move", dying)
         with pytest.raises(Died):
-            held.commit({A0: 10}, files)
+            held.commit(Done({A0: 10}), files)
     assert len(objects(bucket)) == moves
-    assert ExportTarget(bucket).next_offsets() == {A0: 10}
+    assert ExportTarget(bucket).done().offsets == {A0: 10}
     assert objects(bucket) == {f"{name}.parquet": name.encode() for name in ("one", "three", "two")}
 
 
 def test_of_two_runs_in_an_object_store_one_wins_and_loses_nothing(bucket: str) -> None:
     slow, fast = ExportTarget(bucket), ExportTarget(bucket)
     staged = stage(slow, "slow")
-    fast.commit({A0: 10}, stage(fast, "fast"))
+    fast.commit(Done({A0: 10}), stage(fast, "fast"))
     fast.release()
     with pytest.raises(LogLockedError, match="came in between; nothing was added"):
-        slow.commit({A0: 9}, staged)
+        slow.commit(Done({A0: 9}), staged)
     slow.release()
     assert objects(bucket) == {"fast.parquet": b"fast"}
     winner, waiting = ExportTarget(bucket), ExportTarget(bucket)
     files = stage(winner, "more")
     waiting.release()  # must not take away what the other has staged
-    winner.commit({A0: 20}, files)
+    winner.commit(Done({A0: 20}), files)
     assert sorted(objects(bucket)) == ["fast.parquet", "more.parquet"]
 
 

@@ -1,40 +1,56 @@
-"""Batch reads: options -> ranges -> splits, one a Spark partition, read where Spark runs them.
+"""Batch reads: options -> ranges -> splits, one or several small ones a Spark partition, read where Spark
+runs them.
 
 `partitions` runs once for a `load`, on the driver: what `latest` means is settled there. A split carries its
-tasks with it; an executor opens the files by itself and answers Arrow batches of bounded size.
+tasks with it; an executor opens the files by itself and answers Arrow batches of bounded size. Before and
+after that it checks that the directory is still that of the topic that was planned (`generations`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from tidelog.errors import InvalidInputError
 from tidelog.scanning.splits import Split, plan_splits
+from tidelog.spark.generations import check_still, ids_by_url, is_another, recreated, topic_id_at
 from tidelog.spark.losses import LossPolicy
 from tidelog.spark.offsets import check_names, log_ends, resolve_range, select_partitions
 from tidelog.spark.options import LATEST, LATEST_OFFSET, Offsets, SourceOptions
+from tidelog.spark.packing import pack_splits
 from tidelog.spark.schemas import Wanted
 from tidelog.spark.shipping import Shipped
+from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from tidelog.scanning.ranges import OffsetRange
 
-__all__ = ["BatchReader", "SplitPartition", "check_batch_options", "plan_batch", "read_split", "splits_of"]
+__all__ = [
+    "BatchReader",
+    "SplitPartition",
+    "check_batch_options",
+    "parts_of",
+    "plan_batch",
+    "read_part",
+    "splits_of",
+]
 
 MAX_ROWS = 1 << 16
 MAX_BYTES = 16 << 20
 
 
 class SplitPartition(InputPartition):
-    """One split as Spark's partition."""
+    """Splits as Spark's partition: to be read by one task, one after the other."""
 
-    def __init__(self, split: Split) -> None:
-        self.split = split
+    def __init__(self, splits: Sequence[Split], ids: Mapping[str, str] | None = None) -> None:
+        """`ids` has, by the directory's URL, the ids of the topics that they are of."""
+        self.splits = tuple(splits)
+        urls = {split.tasks[0].url for split in splits}
+        self.ids = {url: known for url, known in (ids or {}).items() if url in urls}
 
 
 class BatchReader(Shipped, DataSourceReader):
@@ -46,12 +62,12 @@ class BatchReader(Shipped, DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """The splits; none where there is nothing to read."""
-        return [SplitPartition(split) for split in plan_batch(self._options)]
+        return list(plan_batch(self._options))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of a split. Spark hands out an empty partition where `partitions` found no split."""
         if isinstance(partition, SplitPartition):
-            yield from read_split(partition.split, self._options, self._wanted)
+            yield from read_part(partition, self._options, self._wanted)
 
 
 def check_batch_options(options: SourceOptions) -> None:
@@ -62,8 +78,8 @@ def check_batch_options(options: SourceOptions) -> None:
         raise InvalidInputError("option startingOffsets: cannot be latest in a batch query")
 
 
-def plan_batch(options: SourceOptions) -> list[Split]:
-    """The splits of a batch query."""
+def plan_batch(options: SourceOptions) -> list[SplitPartition]:
+    """What the tasks of a batch query read."""
     check_batch_options(options)
     partitions = select_partitions(options)
     for bound, option in (
@@ -72,8 +88,9 @@ def plan_batch(options: SourceOptions) -> list[Split]:
     ):
         if bound is not None:
             check_names(bound, option, partitions)
+    ids = ids_by_url(partitions)
     ranges = [resolve_range(each, options, log_ends(each, options)) for each in partitions]
-    return splits_of(ranges, options)
+    return parts_of(splits_of(ranges, options), options, ids)
 
 
 def splits_of(ranges: list[OffsetRange], options: SourceOptions) -> list[Split]:
@@ -88,11 +105,32 @@ def splits_of(ranges: list[OffsetRange], options: SourceOptions) -> list[Split]:
     )
 
 
-def read_split(split: Split, options: SourceOptions, wanted: Wanted) -> Iterator[pa.RecordBatch]:
-    """The records of a split in batches that suit Spark: not cut further there, so cut here."""
+def parts_of(splits: list[Split], options: SourceOptions, ids: Mapping[str, str]) -> list[SplitPartition]:
+    """Splits shared out among tasks as the options say."""
+    packed = pack_splits(
+        splits,
+        max_bytes=options.max_bytes_per_partition,
+        min_tasks=options.min_partitions,
+        max_records=options.max_records_per_partition,
+    )
+    return [SplitPartition(group, ids) for group in packed]
+
+
+def read_part(part: SplitPartition, options: SourceOptions, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+    """The records of a Spark partition's splits, in batches that suit Spark: not cut further there, so cut
+    here.
+    """
     policy = LossPolicy(options.fail_on_data_loss)
-    for task in split.tasks:
-        for batch in policy.run(task, wanted.projection, max_rows=MAX_ROWS, max_bytes=MAX_BYTES):
-            shaped = wanted.shape(batch)
-            for start in range(0, shaped.num_rows, MAX_ROWS):
-                yield shaped.slice(start, MAX_ROWS)
+    for split in part.splits:
+        url, name = split.tasks[0].url, TopicPartition(split.topic, split.partition)
+        known = part.ids.get(url)
+        found = topic_id_at(url) if known is not None else None
+        if is_another(known, found):
+            policy.lost(f"{recreated(name, known, found)}: what was planned of the old one cannot be read")
+            continue
+        for task in split.tasks:
+            for batch in policy.run(task, wanted.projection, max_rows=MAX_ROWS, max_bytes=MAX_BYTES):
+                shaped = wanted.shape(batch)
+                for start in range(0, shaped.num_rows, MAX_ROWS):
+                    yield shaped.slice(start, MAX_ROWS)
+        check_still(url, name, known)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,16 +11,19 @@ import pyarrow as pa
 
 from tidelog.errors import DataLossError, InvalidInputError
 from tidelog.records.schema import BATCH_FACTS, Projection
+from tidelog.scanning.partitions import Partition
 from tidelog.scanning.ranges import OffsetRange, is_committed, range_bytes
 from tidelog.scanning.salvage import Loss, salvage_task
 from tidelog.scanning.splits import Split, plan_splits
 from tidelog.scanning.tasks import run_task
-from tidelog.spark.jobs import parallelism, report_frame, run_job
+from tidelog.spark.generations import check_still, is_another, recreated, topic_id_at
+from tidelog.spark.jobs import Bin, parallelism, report_frame, run_job
 from tidelog.spark.losses import LossPolicy
 from tidelog.spark.offsets import LogEnds, log_ends, range_of, select_partitions
 from tidelog.spark.options import SourceOptions, Subscribed
+from tidelog.spark.packing import pack_splits
 from tidelog.spark.parquet import DatedFiles, ParquetSettings, WrittenFile
-from tidelog.spark.targets import ExportTarget, StagedFile, target_place
+from tidelog.spark.targets import Done, ExportTarget, StagedFile, target_place
 from tidelog.spark.value_schemas import Evolution, choose_decoders, files_to_rewrite
 from tidelog.spark.values import ValueDecoder, ValueFormat
 from tidelog.types import TopicPartition
@@ -32,6 +35,7 @@ __all__ = ["REPORT_SCHEMA", "export"]
 
 _MIN_SPLIT_BYTES = 32 << 20
 _MAX_SPLIT_BYTES = 512 << 20
+_TASKS_PER_CORE = 4
 _ALWAYS = ("offset", "timestampType")
 """What every record has: Parquet need not note where it is missing."""
 
@@ -73,9 +77,16 @@ class ExportWork:
 
     settings: ParquetSettings
     fail_on_data_loss: bool
+    ids: Mapping[str, str] = field(default_factory=dict)
+    """By a directory's URL, the id of the topic that it is of."""
+    generations: Mapping[str, int] = field(default_factory=dict)
+    """By topic: files of another generation than the first have it in their names."""
 
-    def __call__(self, number: int, split: Split) -> list[dict[str, Any]]:
-        """Export a split; its report."""
+    def __call__(self, number: int, splits: Bin[Split]) -> list[dict[str, Any]]:
+        """Export the splits of a task; a report each."""
+        return [self._export(splits.first + n, split) for n, split in enumerate(splits.items)]
+
+    def _export(self, number: int, split: Split) -> dict[str, Any]:
         decoder = self.decoders[split.topic]
         schema = self.schema(decoder)
         prefix = f"{self.staging}/{number:06}-{_attempt()}"
@@ -89,7 +100,7 @@ class ExportWork:
             records += batch.num_rows
             closed += files.write(_with_values(batch, decoded.columns, schema))
         closed += files.close()
-        report = {
+        return {
             "split": number,
             "topic": split.topic,
             "partition": split.partition,
@@ -102,7 +113,6 @@ class ExportWork:
             "bytes_skipped": sum(loss.size for loss in lost),
             "files": [self._report(split, file) for file in closed],
         }
-        return [report]
 
     def schema(self, decoder: ValueDecoder) -> pa.Schema:
         """The columns of a file: those read, the value in its place under its own type."""
@@ -114,14 +124,19 @@ class ExportWork:
 
     def _read(self, split: Split, lost: list[Loss]) -> Iterator[pa.RecordBatch]:
         projection = Projection.of(self.columns)
+        url, name = split.tasks[0].url, TopicPartition(split.topic, split.partition)
+        check_still(url, name, self.ids.get(url))  # at once, and when all was read
         for task in split.tasks:
             if self.fail_on_data_loss:
                 yield from run_task(task, projection)
             else:
                 yield from salvage_task(task, projection, lost.append)
+        check_still(url, name, self.ids.get(url))
 
     def _report(self, split: Split, file: WrittenFile) -> dict[str, Any]:
-        name = f"{file.first_offset:020}-{file.last_offset:020}.parquet"
+        generation = self.generations.get(split.topic)
+        suffix = "" if generation is None else f"-g{generation}"
+        name = f"{file.first_offset:020}-{file.last_offset:020}{suffix}.parquet"
         directory = f"topic={split.topic}/partition={split.partition}/date={file.date}"
         return {
             "staged": file.path,
@@ -181,12 +196,11 @@ def export(
     held = ExportTarget(target)
     try:
         held.agree({"version": 1, "values": kind.value, "columns": columns, "isolation": isolation})
-        done = held.next_offsets()
-        ranges = [_range(each, done, options) for each in select_partitions(options)]
-        ranges = [wanted for wanted in ranges if len(wanted)]
-        splits = _splits(spark, ranges, options)
+        plan = plan_export(select_partitions(options), held.done(), options)
+        tasks = export_tasks(plan.ranges, options, parallelism(spark))
+        splits = [split for task in tasks for split in task.items]
         evolution = Evolution(spark, splits, fail_on_data_loss) if evolve else None
-        decoders = choose_decoders(held, ranges, kind, schema, options.committed_only, evolution)
+        decoders = choose_decoders(held, plan.ranges, kind, schema, options.committed_only, evolution)
         work = ExportWork(
             held.place.url,
             held.staging,
@@ -194,17 +208,18 @@ def export(
             decoders,
             settings or ParquetSettings(),
             fail_on_data_loss,
+            plan.ids,
+            plan.done.generations,
         )
-        rows = run_job(spark, work, splits, REPORT_SCHEMA, report)
+        rows = run_job(spark, work, tasks, REPORT_SCHEMA, report)
         if sorted(row["split"] for row in rows) != list(range(len(splits))):
             raise DataLossError(
                 f"Spark answered {len(rows)} reports for {len(splits)} splits; nothing was added"
             )
-        if ranges:
-            ends = done | {wanted.partition.topic_partition: wanted.end for wanted in ranges}
+        if plan.ranges:
             again = files_to_rewrite(held, spark, work.settings)
             new = [StagedFile(f["staged"], f["path"]) for row in rows for f in row["files"]]
-            held.commit(ends, [*again, *new])
+            held.commit(plan.done, [*again, *new])
             if again:
                 held.remember(rewrite=[])
     finally:
@@ -236,29 +251,68 @@ def _value_format(name: str, schema: Any, evolve: bool) -> ValueFormat:
     return kind
 
 
-def _range(partition: Any, done: Mapping[TopicPartition, int], options: SourceOptions) -> OffsetRange:
-    """What of a partition is to be exported: from where the last run ended, or the log's start."""
-    ends = log_ends(partition, options)
-    start = done.get(partition.topic_partition, partition.log_start_offset)
-    if start > ends.log_end:
-        name = partition.topic_partition
-        raise DataLossError(
-            f"{name} was exported up to offset {start}, but its log ends at {ends.log_end}: "
-            "it was cut back or replaced; export to another directory"
-        )
-    stop = max(start, ends.visible_end)
-    return range_of(
-        partition, start, stop, LogEnds(ends.log_end, stop), LossPolicy(options.fail_on_data_loss)
-    )
+@dataclass(frozen=True, slots=True)
+class ExportPlan:
+    """What a run is to export."""
+
+    ranges: list[OffsetRange]
+    """Of the partitions that have something new."""
+    done: Done
+    """How far the export has come then."""
+    ids: dict[str, str]
+    """By a directory's URL, the id of the topic that it is of."""
 
 
-def _splits(spark: SparkSession, ranges: list[OffsetRange], options: SourceOptions) -> list[Split]:
-    """Splits large enough for files of a good size, and enough of them for all cores."""
+def plan_export(partitions: Sequence[Partition], before: Done, options: SourceOptions) -> ExportPlan:
+    """From where the last run ended, or the log's start; a topic that was deleted and created anew, or cut
+    back, is data lost, or else exported from the start of what is new, as another generation.
+    """
+    policy = LossPolicy(options.fail_on_data_loss)
+    offsets, ids = dict(before.offsets), dict(before.ids)
+    urls: dict[str, str] = {}
+    ranges, renewed = [], set()
+    for partition in partitions:
+        name, found = partition.topic_partition, topic_id_at(partition.url)
+        ends = log_ends(partition, options)
+        start = offsets.get(name, partition.log_start_offset)
+        if is_another(ids.get(name), found):
+            policy.lost(
+                f"{recreated(name, ids.get(name), found)}; the old one was exported up to offset {start}, "
+                "the new one would be exported from its start, beside the old one's files"
+            )
+            start = partition.log_start_offset
+            renewed.add(name.topic)
+        elif start > ends.log_end:
+            policy.lost(
+                f"{name} was exported up to offset {start}, but its log ends at {ends.log_end}: "
+                "it was cut back or replaced; export to another directory"
+            )
+            start = ends.log_end
+            renewed.add(name.topic)
+        stop = max(start, ends.visible_end)
+        wanted = range_of(partition, start, stop, LogEnds(ends.log_end, stop), policy)
+        offsets[name] = wanted.end
+        ids.pop(name, None)
+        if found is not None:
+            ids[name] = urls[partition.url] = found
+        if len(wanted):
+            ranges.append(wanted)
+    there = {partition.topic_partition for partition in partitions}
+    for name in [each for each in offsets if each.topic in renewed and each not in there]:
+        del offsets[name]  # a partition that the new topic does not have
+        ids.pop(name, None)
+    generations = {**before.generations, **{topic: before.generations.get(topic, 1) + 1 for topic in renewed}}
+    return ExportPlan(ranges, Done(offsets, ids, generations), urls)
+
+
+def export_tasks(ranges: list[OffsetRange], options: SourceOptions, cores: int) -> list[Bin[Split]]:
+    """Splits large enough for files of a good size; enough tasks for all cores, small splits share one."""
     total = sum(range_bytes(wanted) for wanted in ranges)
-    share = total // (2 * parallelism(spark))
-    return plan_splits(
-        ranges,
-        committed_only=options.committed_only,
-        with_control=False,
-        max_bytes=min(max(share, _MIN_SPLIT_BYTES), _MAX_SPLIT_BYTES),
-    )
+    share = min(max(total // (2 * cores), _MIN_SPLIT_BYTES), _MAX_SPLIT_BYTES)
+    splits = plan_splits(ranges, committed_only=options.committed_only, with_control=False, max_bytes=share)
+    tasks: list[Bin[Split]] = []
+    first = 0
+    for group in pack_splits(splits, max_bytes=share, tasks=_TASKS_PER_CORE * cores):
+        tasks.append(Bin(first, group))
+        first += len(group)
+    return tasks

@@ -1,4 +1,4 @@
-"""`plan`: what a batch query would read, without Spark: which bytes of which files, in which split.
+"""`plan`: what a batch query would read, without Spark: which bytes of which files, in which of its tasks.
 
 Segments that do not appear are never opened; that is how a range by offset or time is seen to be resolved
 through the indexes.
@@ -29,14 +29,14 @@ PLAN_SCHEMA = pa.schema(
 
 
 def plan(path: str, **options: object) -> pa.Table:
-    """The splits of `spark.read.format("tidelog").options(...).load(path)`, with the source's own options.
+    """What each task of `spark.read.format("tidelog").options(...).load(path)` reads, with these options.
 
     Options with a dot in their name go through a dict: `plan(path, **{"kafka.isolation.level": ...})`.
     """
     texts = {
         name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()
     }
-    splits = plan_batch(SourceOptions.parse(texts | {"path": str(path)}))
+    parts = plan_batch(SourceOptions.parse(texts | {"path": str(path)}))
     rows = [
         {
             "split": number,
@@ -48,7 +48,8 @@ def plan(path: str, **options: object) -> pa.Table:
             "start_offset": task.start_offset,
             "end_offset": task.end_offset,
         }
-        for number, split in enumerate(splits)
+        for number, part in enumerate(parts)
+        for split in part.splits
         for task in split.tasks
     ]
     return pa.Table.from_pylist(rows, schema=PLAN_SCHEMA)

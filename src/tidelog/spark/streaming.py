@@ -3,6 +3,7 @@
 An offset of the stream is what Spark keeps in its checkpoint and compares as text:
 
     {"orders": {"0": 1500, "1": 1499}}                            next offset of each partition, keys in order
+    {"orders": {"0": 1500}, "@ids": {"orders": "2wJP_tx..."}}     the ids of the topics they are of
     {"orders": {"0": 1500}, "@initial": true}                     where a query without a checkpoint begins
     {"orders": {"0": 1700}, "@start": {"orders": {"0": 1500}}}    the end of a first batch, with its start
 
@@ -10,14 +11,19 @@ Spark writes down where a batch ends before it runs, but not where the first one
 for the beginning anew, and `latest` would then mean something else. So the end of the first batch carries its
 start, and `partitions` believes that. (`@` is in no topic's name.)
 
-A partition that appears while the query runs is read from offset 0 on. `partitions` depends on its two
-offsets and the files only, so a batch that is run again is the same batch.
+A partition that appears while the query runs is read from offset 0 on. A topic that was deleted and created
+anew is known by its id (`generations`): that is data loss, or without `failOnDataLoss` a batch whose end has
+another id than its start, which begins where the new log begins. Offset and id of a partition that is gone
+are kept.
+
+`partitions` depends on its two offsets and the files only, so a batch that is run again is the same batch.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -31,7 +37,15 @@ from pyspark.sql.streaming.datasource import (
 
 from tidelog.scanning.partitions import Partition
 from tidelog.scanning.stability import LogTail, Transactions, log_tail
-from tidelog.spark.batch import SplitPartition, read_split, splits_of
+from tidelog.spark.batch import SplitPartition, parts_of, read_part, splits_of
+from tidelog.spark.generations import (
+    TopicIds,
+    decode_ids,
+    encode_ids,
+    is_another,
+    recreated,
+    topic_id_at,
+)
 from tidelog.spark.losses import LossPolicy
 from tidelog.spark.offsets import (
     LogEnds,
@@ -53,7 +67,7 @@ if TYPE_CHECKING:
 
 __all__ = ["StreamReader", "decode_offset", "encode_offset"]
 
-_INITIAL, _START = "@initial", "@start"
+_INITIAL, _START, _IDS = "@initial", "@start", "@ids"
 _NOT_FOR_STREAMS = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
 
 
@@ -75,6 +89,34 @@ def decode_offset(encoded: Mapping[str, Any]) -> dict[TopicPartition, int]:
     }
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a query stands: next offsets, and the ids of the topics that they are of."""
+
+    offsets: Mapping[TopicPartition, int]
+    ids: TopicIds
+
+    @classmethod
+    def decode(cls, encoded: Mapping[str, Any]) -> Place:
+        """What Spark kept."""
+        offsets = decode_offset(encoded)
+        return cls(offsets, decode_ids(encoded.get(_IDS, {}), offsets))
+
+    def encode(self) -> dict[str, Any]:
+        """As Spark keeps it."""
+        ids = encode_ids(self.ids)
+        return encode_offset(self.offsets) | ({_IDS: ids} if ids else {})
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A partition as it was found."""
+
+    partition: Partition
+    ends: LogEnds
+    topic_id: str | None
+
+
 class Ends:
     """Where the logs end, followed from look to look."""
 
@@ -82,9 +124,18 @@ class Ends:
         self._options = options
         self._tails: dict[TopicPartition, LogTail] = {}
         self._transactions: dict[TopicPartition, Transactions] = {}
+        self._ids: dict[TopicPartition, str | None] = {}
 
-    def look(self, partition: Partition) -> LogEnds:
-        """Where a log ends now, and how far a reader may see."""
+    def look(self, partition: Partition) -> Seen:
+        """Where a log ends now, how far a reader may see, and whose it is."""
+        name, topic_id = partition.topic_partition, topic_id_at(partition.url)
+        if self._ids.setdefault(name, topic_id) != topic_id:  # what was followed is another log's
+            self._ids[name] = topic_id
+            self._tails.pop(name, None)
+            self._transactions.pop(name, None)
+        return Seen(partition, self._look(partition), topic_id)
+
+    def _look(self, partition: Partition) -> LogEnds:
         options, name = self._options, partition.topic_partition
         tail = log_tail(partition, self._tails.get(name), damage_ends_it=not options.fail_on_data_loss)
         self._tails[name] = tail
@@ -121,11 +172,12 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
             partitions = select_partitions(options, may_be_none=True)
             if options.starting is not None:
                 check_names(options.starting, options.starting_option, partitions)
+            seen = [self._ends.look(each) for each in partitions]
             starts = {
-                each.topic_partition: resolve_start(each, options, self._ends.look(each), LATEST)
-                for each in partitions
+                each.partition.topic_partition: resolve_start(each.partition, options, each.ends, LATEST)
+                for each in seen
             }
-            self._initial = encode_offset(starts) | {_INITIAL: True}
+            self._initial = Place(starts, _ids_of(seen)).encode() | {_INITIAL: True}
         return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -138,24 +190,26 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Settle how far this run goes."""
-        self._target = {name: ends.visible_end for name, ends in self._look().items()}
+        self._target = {name: seen.ends.visible_end for name, seen in self._look().items()}
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Where the next batch ends; `start` itself where there is nothing to read, or not enough yet."""
-        begin = decode_offset(start)
-        end = self._reachable(begin)
-        begin_all = {name: begin.get(name, 0) for name in end}
-        if end == begin:
+        kept = Place.decode(start)
+        begin, reached = self._reachable(kept)
+        if reached.offsets == kept.offsets and all(
+            reached.ids.get(name) == known for name, known in kept.ids.items()
+        ):
             return start
+        end = dict(reached.offsets)
         if not isinstance(limit, ReadAllAvailable):
-            waiting = sum(max(last - begin_all[name], 0) for name, last in end.items())
+            waiting = sum(max(last - begin[name], 0) for name, last in end.items())
             if self._target is None and self._patience.waits(waiting, time.monotonic() * 1000):
                 return start
             if self._options.max_offsets_per_trigger is not None:
-                end = limit_offsets(begin_all, end, self._options.max_offsets_per_trigger)
-        encoded = encode_offset(end)
+                end = limit_offsets(begin, end, self._options.max_offsets_per_trigger)
+        encoded = Place(end, reached.ids).encode()
         if start.get(_INITIAL):
-            encoded[_START] = encode_offset(begin)
+            encoded[_START] = kept.encode()
         return encoded
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
@@ -165,46 +219,75 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The splits of a batch."""
         known = end[_START] if start.get(_INITIAL) and _START in end else start
-        begin, until = decode_offset(known), decode_offset(end)
+        begin, until = Place.decode(known), Place.decode(end)
         there = {each.topic_partition: each for each in present_partitions(self._options)}
         ranges = []
-        for name, last in until.items():
-            first = begin.get(name, 0)
+        ids: dict[str, str] = {}
+        for name, last in until.offsets.items():
+            wanted = until.ids.get(name)
+            is_new = is_another(begin.ids.get(name), wanted)
+            first = 0 if is_new else begin.offsets.get(name, 0)
             if first >= last:
                 continue
             if name not in there:
                 self._policy.lost(f"{name} is gone: offsets {first} to {last - 1} cannot be read")
                 continue
-            ends = LogEnds(self._ends.look(there[name]).log_end, last)
-            ranges.append(range_of(there[name], first, last, ends, self._policy))
-        return [SplitPartition(split) for split in splits_of(ranges, self._options)]
+            seen = self._ends.look(there[name])
+            if is_another(wanted, seen.topic_id):
+                what = recreated(name, wanted, seen.topic_id)
+                self._policy.lost(f"{what}: offsets {first} to {last - 1} of the old one cannot be read")
+                continue
+            if is_new:
+                first = min(seen.partition.log_start_offset, last)
+            if seen.topic_id is not None:
+                ids[seen.partition.url] = seen.topic_id
+            ends = LogEnds(seen.ends.log_end, last)
+            ranges.append(range_of(seen.partition, first, last, ends, self._policy))
+        return list(parts_of(splits_of(ranges, self._options), self._options, ids))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of a split."""
         if isinstance(partition, SplitPartition):
-            yield from read_split(partition.split, self._options, self._wanted)
+            yield from read_part(partition, self._options, self._wanted)
 
-    def _look(self) -> dict[TopicPartition, LogEnds]:
+    def _look(self) -> dict[TopicPartition, Seen]:
         found = {each.topic_partition: self._ends.look(each) for each in present_partitions(self._options)}
-        self._latest = {name: ends.visible_end for name, ends in found.items()}
+        self._latest = {name: seen.ends.visible_end for name, seen in found.items()}
         return found
 
-    def _reachable(self, begin: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """How far each partition can be read, not before `begin` unless its log was cut back."""
+    def _reachable(self, kept: Place) -> tuple[dict[TopicPartition, int], Place]:
+        """Where each partition's next batch begins, and how far it can go: not before it begins unless the
+        log was cut back.
+        """
         found = self._look()
-        gone = sorted(begin.keys() - found.keys())
-        if gone:
-            self._policy.lost(f"{', '.join(map(str, gone))} of this query is gone")
-        end = {}
-        for name, ends in found.items():
-            first, last = begin.get(name, 0), ends.visible_end
+        begin: dict[TopicPartition, int] = {}
+        end: dict[TopicPartition, int] = {}
+        for name, seen in found.items():
+            ends, known = seen.ends, kept.ids.get(name)
+            first, last = kept.offsets.get(name, 0), ends.visible_end
+            if is_another(known, seen.topic_id):
+                what = recreated(name, known, seen.topic_id)
+                self._policy.lost(f"{what}: its records from offset {first} on are gone")
+                first = min(seen.partition.log_start_offset, last)
             if self._target is not None:
-                if name not in self._target and name not in begin:
+                if name not in self._target and name not in kept.offsets:
                     continue  # appeared after this run was settled
                 last = min(last, self._target.get(name, first))
             if ends.log_end < first:
                 self._policy.lost(f"the log of {name} was cut back from offset {first} to {ends.log_end}")
-                end[name] = ends.log_end
+                begin[name] = end[name] = ends.log_end
             else:
-                end[name] = max(first, last)
-        return end
+                begin[name], end[name] = first, max(first, last)
+        ids = _ids_of(seen for name, seen in found.items() if name in end)
+        gone = sorted(kept.offsets.keys() - found.keys())
+        if gone:
+            self._policy.lost(f"{', '.join(map(str, gone))} of this query is gone")
+        for name in gone:
+            if name in kept.ids:  # should it come back, it is seen whether it is the same
+                begin[name] = end[name] = kept.offsets[name]
+                ids[name] = kept.ids[name]
+        return begin, Place(end, ids)
+
+
+def _ids_of(seen: Iterable[Seen]) -> dict[TopicPartition, str]:
+    return {each.partition.topic_partition: each.topic_id for each in seen if each.topic_id is not None}

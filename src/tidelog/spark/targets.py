@@ -2,7 +2,8 @@
 
     <target>/topic=orders/partition=0/date=2026-11-15/<first offset>-<last offset>.parquet
     <target>/_tidelog/export.json          how this export is made: a later run must not make it another way
-    <target>/_tidelog/commits/<n>.jsonl    one for each run: first where it ended, then a line for each file
+    <target>/_tidelog/commits/<n>.jsonl    one for each run: first where it ended and the topics' ids, then
+                                           a line for each file
     <target>/_tidelog/published            the last commit whose files are all in place
     <target>/_tidelog/staging/<n>-<run>/   files under way, of a run that follows commit n
     <target>/_tidelog/.lock                held by the run under way
@@ -25,12 +26,13 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tidelog.errors import DataLossError, InvalidInputError, LogLockedError
+from tidelog.spark.generations import TopicIds, decode_ids, encode_ids
 from tidelog.spark.places import Place, open_place
 from tidelog.types import TopicPartition
 
@@ -49,6 +51,18 @@ class StagedFile:
 
     staged: str
     path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """How far an export has come."""
+
+    offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Where each partition goes on."""
+    ids: TopicIds = field(default_factory=dict)
+    """The ids of the topics that these offsets are of."""
+    generations: Mapping[str, int] = field(default_factory=dict)
+    """Topics that were found to be others under the same name: how many there were so far."""
 
 
 def target_place(target: str | Path) -> Place:
@@ -119,23 +133,31 @@ class ExportTarget:
             files |= dict.fromkeys(json.loads(line)["path"] for line in lines[1:])
         return list(files)
 
-    def next_offsets(self) -> dict[TopicPartition, int]:
-        """Where each partition goes on."""
+    def done(self) -> Done:
+        """What was exported so far."""
         if not self._number:
-            return {}
+            return Done()
         head, _ = self._read_commit()
-        return {
+        offsets = {
             TopicPartition(topic, int(partition)): offset
             for topic, partitions in head["next"].items()
             for partition, offset in partitions.items()
         }
+        generations = {str(topic): int(number) for topic, number in head.get("generations", {}).items()}
+        return Done(offsets, decode_ids(head.get("ids", {}), offsets), generations)
 
-    def commit(self, next_offsets: dict[TopicPartition, int], files: Iterable[StagedFile]) -> None:
+    def commit(self, done: Done, files: Iterable[StagedFile]) -> None:
         """Make the run's files part of the export, and put them in place."""
         ends: dict[str, dict[str, int]] = {}
-        for name in sorted(next_offsets):
-            ends.setdefault(name.topic, {})[str(name.partition)] = next_offsets[name]
-        lines = [{"run": self.run, "next": ends}, *({"staged": f.staged, "path": f.path} for f in files)]
+        for name in sorted(done.offsets):
+            ends.setdefault(name.topic, {})[str(name.partition)] = done.offsets[name]
+        head = {
+            "run": self.run,
+            "next": ends,
+            "ids": encode_ids(done.ids),
+            "generations": dict(sorted(done.generations.items())),
+        }
+        lines = [head, *({"staged": f.staged, "path": f.path} for f in files)]
         data = "".join(f"{json.dumps(line)}\n" for line in lines)
         try:
             self.place.create(_commit_name(self._number + 1), data.encode())

@@ -40,6 +40,7 @@ __all__ = [
     "PartitionMetadata",
     "format_id",
     "parse_id",
+    "parse_partition_metadata",
     "parse_properties",
     "random_id",
     "read_clean_shutdown",
@@ -99,9 +100,13 @@ def parse_id(text: str) -> uuid.UUID:
 
 def read_partition_metadata(fs: FileSystem, path: StrPath) -> PartitionMetadata:
     """What a `partition.metadata` file says; a version above 0 is taken, as Kafka takes it."""
-    source = str(path)
+    return parse_partition_metadata(read_file(fs, path), str(path))
+
+
+def parse_partition_metadata(data: bytes, source: str) -> PartitionMetadata:
+    """What these bytes of a `partition.metadata` file say; `source` names it."""
     values = []
-    lines = text_lines(read_file(fs, path), source)
+    lines = text_lines(data, source)
     for number, key in enumerate(("version", "topic_id"), 1):
         fields = _FIELD.split(lines[number - 1]) if number <= len(lines) else []
         if len(fields) != 2:

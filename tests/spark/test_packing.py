@@ -1,0 +1,52 @@
+"""Small splits share a task; order, the number of tasks asked for and the limit of records are kept."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidelog.scanning.splits import Split
+from tidelog.scanning.tasks import ScanTask
+from tidelog.spark.packing import pack_splits, split_cost
+
+MB = 1 << 20
+
+
+def split(number: int, size: int, records: int = 1, url: str = "/root") -> Split:
+    where = f"{url}/t-{number}"
+    return Split((ScanTask(where, f"{0:020}.log", "t", number, 0, size, 0, records),))
+
+
+def test_two_thousand_small_ones_make_a_few_tasks() -> None:
+    packed = pack_splits([split(n, 100) for n in range(2000)], max_bytes=64 * MB)
+    assert 20 <= len(packed) <= 40
+    remote = pack_splits([split(n, 100, url="s3://bucket") for n in range(2000)], max_bytes=64 * MB)
+    assert len(remote) > len(packed) - 10
+
+
+def test_large_ones_go_alone() -> None:
+    assert len(pack_splits([split(n, 40 * MB) for n in range(10)], max_bytes=64 * MB)) == 10
+    assert len(pack_splits([split(n, 6 * MB) for n in range(8)], max_bytes=64 * MB)) == 8
+
+
+def test_nothing_makes_no_task() -> None:
+    assert pack_splits([], max_bytes=64 * MB, min_tasks=5) == []
+
+
+@given(
+    sizes=st.lists(st.tuples(st.integers(1, 80 * MB), st.integers(1, 50)), max_size=60),
+    max_bytes=st.integers(1, 64 * MB),
+    min_tasks=st.none() | st.integers(1, 100),
+    max_records=st.none() | st.integers(50, 200),
+)
+def test_every_split_once_in_order_within_the_limits(
+    sizes: list[tuple[int, int]], max_bytes: int, min_tasks: int | None, max_records: int | None
+) -> None:
+    splits = [split(n, size, records) for n, (size, records) in enumerate(sizes)]
+    packed = pack_splits(splits, max_bytes=max_bytes, min_tasks=min_tasks, max_records=max_records)
+    assert [one for group in packed for one in group] == splits
+    assert len(packed) >= min(min_tasks or 0, len(splits))
+    for group in packed:
+        assert len(group) == 1 or sum(map(split_cost, group)) <= max_bytes
+        if max_records is not None:
+            assert sum(one.tasks[0].end_offset for one in group) <= max_records
