@@ -11,7 +11,7 @@ from tidelog.manager.publishing.committing import Write, publish
 from tidelog.testing.crash import CrashFileSystem
 from tidelog.types import TopicPartition
 
-COUNTS = st.lists(st.tuples(st.integers(0, 80), st.integers(0, 80)), max_size=5)
+COUNTS = st.lists(st.tuples(st.integers(0, 80), st.integers(0, 80)), min_size=1, max_size=5)
 """How many records each task has for each of two partitions."""
 
 
