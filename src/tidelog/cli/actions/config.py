@@ -10,21 +10,12 @@ from tidelog.cli.actions.loading import opened_root
 from tidelog.cli.errors import UsageError
 from tidelog.cli.render.output import Cell, Column, Output
 from tidelog.config import LogConfig
-from tidelog.manager.brokerconfig import broker_keys
 from tidelog.manager.metadata.files import read_cluster_metadata
 from tidelog.manager.store.topics import known_config
 from tidelog.storage import LOCAL
 
-__all__ = ["change", "list_keys", "show"]
+__all__ = ["change", "show"]
 
-_KEYS = (
-    Column("key", "KEY"),
-    Column("type", "TYPE"),
-    Column("default", "DEFAULT", right=True),
-    Column("valid", "VALID", optional=True),
-    Column("broker_keys", "BROKER'S", optional=True),
-    Column("doc", "WHAT IT DOES", folds=True),
-)
 _VALUES = (
     Column("topic", "TOPIC"),
     Column("key", "KEY"),
@@ -38,16 +29,6 @@ _CHANGES = (
     Column("before", "BEFORE", right=True),
     Column("after", "AFTER", right=True),
 )
-
-
-def list_keys(output: Output) -> None:
-    """Every key that a topic can have."""
-    rows = (
-        (row.key, row.type.value, row.default_text, row.valid_values, " ".join(broker_keys(row.key)), row.doc)
-        for row in LogConfig.keys().values()
-        if not row.internal
-    )
-    output.table(_KEYS, rows)
 
 
 def _configs(root: Path, topic: str | None) -> dict[str, dict[str, str]]:

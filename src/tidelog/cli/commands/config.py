@@ -37,14 +37,17 @@ def config(
 
     Changes are kept where a broker looks for them. No broker may be running on the root then.
     """
-    from tidelog.cli.actions.config import change, list_keys, show
     from tidelog.cli.errors import UsageError
     from tidelog.cli.render.output import make_output
 
     output = make_output(json=json)
     if list_:
+        from tidelog.cli.actions.config_keys import list_keys
+
         list_keys(output)
         return
+    from tidelog.cli.actions.config import change, show
+
     if root is None:
         raise UsageError("name a root (log.dirs), or ask for all keys with --list")
     if not (set_ or unset):
