@@ -28,6 +28,8 @@
         ├── LogClosedError          used after close or delete
         ├── LogLockedError          another process holds the directory
         ├── ForkedError             used in another process than the one that opened it
+        ├── UncleanShutdownError    the root was not closed in order; recovery has to be asked for
+        ├── ReplicatedTopicError    other brokers hold the partition too; they would cut what is appended
         └── DataLossError           records that should be there are not
 
 Each error has the code that a Kafka broker answers in its place (`kafka_code`). Disk data raises from the
@@ -69,10 +71,12 @@ __all__ = [
     "RecordBatchTooLargeError",
     "RecordOverrunError",
     "RecordTooLargeError",
+    "ReplicatedTopicError",
     "TidelogError",
     "TopicExistsError",
     "TornBatchError",
     "TransactionCoordinatorFencedError",
+    "UncleanShutdownError",
     "UnexpectedAppendOffsetError",
     "UnknownCodecError",
     "UnknownMagicError",
@@ -301,6 +305,14 @@ class LogLockedError(LogError):
 
 class ForkedError(LogError):
     """A store, partition, log or lock was used in a process that was forked after it was opened."""
+
+
+class UncleanShutdownError(LogError):
+    """A root was not closed in order. Recovery, which may cut off damaged ends, has to be asked for."""
+
+
+class ReplicatedTopicError(LogError):
+    """Other brokers hold replicas of the partition: a follower would cut off what is appended here."""
 
 
 class DataLossError(LogError):

@@ -161,14 +161,18 @@ def test_nothing_past_the_checkpointed_high_watermark_is_cleaned(root: Path) -> 
     assert [record.offset for record in left_in(root / "users-0")] == [*range(90, 300)]
 
 
-def test_a_root_that_was_not_left_in_order_is_recovered_first(root: Path) -> None:
+def test_a_root_that_was_not_left_in_order_is_refused(root: Path) -> None:
     (root / CLEAN_SHUTDOWN).unlink()
     log = max((root / "users-0").glob("*.log"))
     with log.open("ab") as file:
         file.write(b"\x00" * 9)
+    answer = run_here("compact", root, "--topic", "users")
+    assert answer.code == 1
+    assert "tidelog recover --dry-run" in answer.err
+    assert run_here("recover", root).code == 0
     (line,) = compacted(root, "--topic", "users")
     assert (line["end_offset"], line["records_kept"]) == (300, 10)
-    assert not (root / CLEAN_SHUTDOWN).exists(), "others were not looked at"
+    assert (root / CLEAN_SHUTDOWN).exists()
 
 
 def test_a_dry_run_changes_nothing(root: Path) -> None:
@@ -333,7 +337,7 @@ def test_a_kill_loses_nothing(big: Path, kills: int) -> None:
     expected = last_values(big / "big-0")
     for number in range(kills):
         interrupt(big, number % 10 * 0.004, signal.SIGKILL)
-        with tidelog.open(big, background=False) as store:
+        with tidelog.open(big, background=False, recover=True) as store:
             assert not store.offline_partitions
             assert store.partition("big").log_end_offset == 6000
         assert not [file.name for file in (big / "big-0").iterdir() if file.suffix in (".cleaned", ".swap")]

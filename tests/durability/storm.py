@@ -105,7 +105,7 @@ class Storm:
             self.store.create_topic(name, PARTITIONS, config)
 
     def open(self, **options: Any) -> Store:
-        return tidelog.open(self.roots, config=CONFIG, **options)
+        return tidelog.open(self.roots, config=CONFIG, **({"background": True} | options))
 
     def hear(self, event: object) -> None:
         """A listener asks the store whatever it likes."""

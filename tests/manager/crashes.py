@@ -111,7 +111,7 @@ class _Liver:
         return self.clock
 
     def open(self) -> Store:
-        return tidelog.open(ROOTS, config=CONFIG, fs=self.fs, now_ms=self.now, background=False)
+        return tidelog.open(ROOTS, config=CONFIG, fs=self.fs, now_ms=self.now, background=False, recover=True)
 
     def run(self, actions: int) -> Life:
         store = self.open()
@@ -279,7 +279,9 @@ def _records(partition: Partition) -> Iterator[tuple[int, bytes | None]]:
 def check(life: Life, step: int, fs: CrashFileSystem, *, again: bool = False) -> None:
     """What must be true of `fs`, which a cut of `life` at `step` has left."""
     clock = NOW + 10**9
-    store = tidelog.open(ROOTS, config=CONFIG, fs=fs, now_ms=lambda: clock, background=False, create=True)
+    store = tidelog.open(
+        ROOTS, config=CONFIG, fs=fs, now_ms=lambda: clock, background=False, create=True, recover=True
+    )
     assert not store.offline_partitions
     assert not store.offline_roots
     there = {(p.topic_id, p.topic_partition.partition): p for p in store}
@@ -300,7 +302,9 @@ def check(life: Life, step: int, fs: CrashFileSystem, *, again: bool = False) ->
         assert _value_at(partition, end) == b"after"
     store.close()
     if again:
-        with tidelog.open(ROOTS, config=CONFIG, fs=fs, now_ms=lambda: clock, background=False) as store:
+        with tidelog.open(
+            ROOTS, config=CONFIG, fs=fs, now_ms=lambda: clock, background=False, recover=True
+        ) as store:
             for partition in store:
                 try:
                     assert _value_at(partition, partition.log_end_offset - 1) == b"after"

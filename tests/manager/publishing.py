@@ -60,7 +60,9 @@ Values = Mapping[tuple[str, int], Sequence[bytes]]
 
 
 def open_root(root: str, fs: FileSystem = LOCAL, **options: Any) -> Store:
-    return tidelog.open(root, config=CONFIG, fs=fs, now_ms=lambda: NOW, background=False, **options)
+    return tidelog.open(
+        root, config=CONFIG, fs=fs, now_ms=lambda: NOW, background=False, **({"recover": True} | options)
+    )
 
 
 def stage(

@@ -158,7 +158,7 @@ def watermarks(address: str, topic: str, partition: int) -> tuple[int, int]:
 def test_on_a_root_that_we_recovered_after_a_kill(oracle: Oracle, tmp_path: Path, by: str) -> None:
     root = make_unclean(tmp_path / "root")
     if by == "store":
-        with tidelog.open(root) as store:
+        with tidelog.open(root, recover=True) as store:
             assert not store.offline_partitions
             ends = {str(one.topic_partition): (one.log_start_offset, one.log_end_offset) for one in store}
     else:

@@ -48,7 +48,7 @@ def test_a_store_survives_two_power_cuts_in_a_row() -> None:
         first = life.fs.crash(step, seed=number)
         check(life, step, first)  # recovers, appends one record and closes: steps of its own
         second = first.crash(dice.randint(0, first.steps), seed=number)
-        store = tidelog.open(ROOTS, config=CONFIG, fs=second, background=False)
+        store = tidelog.open(ROOTS, config=CONFIG, fs=second, background=False, recover=True)
         assert not store.offline_partitions
         for partition in store:
             history = life.histories[partition.topic_id, partition.topic_partition.partition]
@@ -72,7 +72,9 @@ def test_only_a_synced_append_is_safe() -> None:
     partition.append([Record(b"not synced")])
     ends = set()
     for seed in range(30):
-        after = tidelog.open(ROOTS, config=CONFIG, fs=fs.crash(seed=seed), background=False).partition("t")
+        after = tidelog.open(
+            ROOTS, config=CONFIG, fs=fs.crash(seed=seed), background=False, recover=True
+        ).partition("t")
         record = after.read_record(0)
         assert record is not None
         assert record.value == b"synced"
@@ -89,7 +91,7 @@ from tidelog.records import Record
 from tidelog.testing.crash import CrashFileSystem
 root, seed = sys.argv[1], int(sys.argv[2])
 from tidelog.manager import BrokerConfig
-store = tidelog.open([root + "/a", root + "/b"], config=BrokerConfig.from_properties({
+store = tidelog.open([root + "/a", root + "/b"], recover=True, config=BrokerConfig.from_properties({
     "log.index.size.max.bytes": "2000", "log.index.interval.bytes": "200",
     "log.flush.offset.checkpoint.interval.ms": "20", "log.initial.task.delay.ms": "5"}))
 if "t" not in store.topics:
@@ -127,7 +129,7 @@ def kill_writers(tmp_path: Path, kills: int) -> None:
             for offset in range(one["first"], one["first"] + one["count"]):
                 written[one["partition"], offset] = f"{seed} {offset}".encode()
         # The system survives a kill, and with it every write that returned.
-        with tidelog.open([tmp_path / "a", tmp_path / "b"]) as store:
+        with tidelog.open([tmp_path / "a", tmp_path / "b"], recover=True) as store:
             assert not store.offline_partitions
             for (number, offset), value in written.items():
                 record = store.partition("t", number).read_record(offset)

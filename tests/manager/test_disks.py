@@ -45,7 +45,7 @@ def test_a_disk_that_fails_takes_its_root_offline_and_no_other(tmp_path: Path) -
     good = roots[1] if path == str(roots[0]) else roots[0]
     assert (good / ".kafka_cleanshutdown").exists()
     assert not (Path(path) / ".kafka_cleanshutdown").exists()
-    with tidelog.open(roots) as again:
+    with tidelog.open(roots, recover=True) as again:
         assert [len(values(again, "t", number)) for number in range(2)] == [4, 4]
 
 
@@ -59,7 +59,7 @@ def test_a_full_disk_refuses_appends_and_loses_nothing(tmp_path: Path) -> None:
         store.partition("t").append(some(100))
     fs.rule = lambda call: None
     store.close()
-    with tidelog.open(tmp_path) as again:
+    with tidelog.open(tmp_path, recover=True) as again:
         assert values(again, "t") == [one.value for one in some(4)]
 
 

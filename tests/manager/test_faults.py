@@ -39,12 +39,12 @@ def survives(root: Path, number: int, code: int) -> bool:
         return Fault(code) if count == number else None
 
     try:
-        with tidelog.open(root, fs=FaultyFileSystem(LOCAL, rule), background=False) as store:
+        with tidelog.open(root, fs=FaultyFileSystem(LOCAL, rule), background=False, recover=True) as store:
             for partition in (0, 1):
                 assert values(store, "t", partition) == EXPECTED
     except (OSError, TidelogError):
         pass  # a clear error; what counts is what the next opening finds
-    with tidelog.open(root) as store:
+    with tidelog.open(root, recover=True) as store:
         assert not store.offline_partitions
         assert [values(store, "t", partition) for partition in (0, 1)] == [EXPECTED] * 2, number
     return count >= number

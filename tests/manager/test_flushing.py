@@ -10,8 +10,8 @@ import pytest
 import tidelog
 from tests.manager.stores import some, values
 from tidelog.errors import FlushError, LogClosedError, LogOfflineError
+from tidelog.layout.roots import Checkpoint
 from tidelog.manager import Partition, Store
-from tidelog.manager.store.root import Checkpoint
 from tidelog.records import Record
 from tidelog.storage import LOCAL
 from tidelog.testing.crash import CrashFileSystem
@@ -119,7 +119,7 @@ def test_what_is_synced_after_a_truncation_survives(kept: str, target: int) -> N
     for stop in (False, True):
         if stop:
             store.close()
-        with tidelog.open("/a", fs=fs.crash(kept=kept, seed=target), background=False) as after:
+        with tidelog.open("/a", fs=fs.crash(kept=kept, seed=target), background=False, recover=True) as after:
             assert [one.value for one in after.partition("t")] == expected
 
 
@@ -134,5 +134,5 @@ def test_a_log_start_that_a_truncation_lowers_does_not_remove_what_is_appended_n
     store.checkpoint()
     store.truncate_partition("t", 0, 3)
     partition.append([Record(b"new")], sync=True)
-    with tidelog.open("/a", fs=fs.crash(kept="synced"), background=False) as after:
+    with tidelog.open("/a", fs=fs.crash(kept="synced"), background=False, recover=True) as after:
         assert [(one.offset, one.value) for one in after.partition("t")] == [(3, b"new")]

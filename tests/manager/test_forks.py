@@ -33,11 +33,13 @@ def in_child(work: Callable[[], Any]) -> Any:
     if not pid:
         signal.alarm(SECONDS)  # a child that waits for ever dies, and the test fails
         try:
-            answer = work()
-        except BaseException as error:
-            answer = type(error).__name__
-        os.write(writing, json.dumps(answer).encode())
-        os._exit(0)
+            try:
+                answer = work()
+            except BaseException as error:
+                answer = type(error).__name__
+            os.write(writing, json.dumps(answer, default=repr).encode())
+        finally:
+            os._exit(0)
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
         answer = pipe.read()

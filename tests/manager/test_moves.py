@@ -82,7 +82,7 @@ def test_a_move_that_fails_is_undone(tmp_path: Path) -> None:
 @pytest.mark.parametrize("common", [0, 60, 150])
 def test_a_move_that_was_cut_short_goes_on_where_it_was(tmp_path: Path, common: int) -> None:
     roots = [tmp_path / "a", tmp_path / "b"]
-    with tidelog.open(roots) as store:
+    with tidelog.open(roots, recover=True) as store:
         store.create_topic("t", 1, SMALL)
         fill(store.partition("t"), 200)
         topic_id = store.partition("t").topic_id
@@ -108,7 +108,7 @@ def test_a_move_that_was_cut_short_goes_on_where_it_was(tmp_path: Path, common: 
         assert Path(store.partition("t").log.path) == roots[1] / "t-0"
         assert values(store, "t") == [one.value for one in some(200)]
         assert sum(written) <= whole * (200 - common) // 200 + 300
-    with tidelog.open(roots) as store:
+    with tidelog.open(roots, recover=True) as store:
         assert values(store, "t") == [one.value for one in some(200)]
 
 

@@ -138,7 +138,7 @@ def test_much_is_published_into_several_partitions_at_a_time(tmp_path: Path) -> 
         published = publish_values(store, LOCAL, str(tmp_path / "s"), MUCH * 2, query="q")
         assert published.records == 8 * 200
         assert all(partition.log.recovery_point == 400 for partition in store)
-    with tidelog.open(tmp_path / "root", background=False) as store:
+    with tidelog.open(tmp_path / "root", background=False, recover=True) as store:
         assert contents(store) == added(MUCH * 2)
 
 
@@ -148,6 +148,6 @@ def test_a_disk_that_fails_one_of_several_partitions_leaves_nothing_of_much(tmp_
     with pytest.raises(OSError, match=r"No space left on device.*topic t.*t-[01]"):
         publish_values(store, fs, str(tmp_path / "s"), MUCH, query="q")
     store.close()
-    with tidelog.open(tmp_path / "root", background=False) as store:
+    with tidelog.open(tmp_path / "root", background=False, recover=True) as store:
         assert not any(contents(store).values())
         assert not read_journal(LOCAL, str(tmp_path / "root")).has("q", 0)

@@ -65,7 +65,7 @@ def files(directory: Path, *suffixes: str) -> dict[str, bytes]:
 @pytest.fixture(scope="module")
 def recovered(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = make_unclean(tmp_path_factory.mktemp("unclean") / "root")
-    with tidelog.open(root) as store:
+    with tidelog.open(root, recover=True) as store:
         assert not store.offline_partitions
         assert not store.skipped
     return root
@@ -90,7 +90,7 @@ def test_a_killed_brokers_root_is_in_order_again(recovered: Path) -> None:
     )
     assert points["golden-none 0"] == "1560"
     assert "golden-trimmed 0 333" in (recovered / "log-start-offset-checkpoint").read_text()
-    with tidelog.open(recovered) as store:
+    with tidelog.open(recovered, recover=True) as store:
         none = store.partition("golden-none")
         assert (none.log_start_offset, none.log_end_offset) == (0, 1560)
         assert store.partition("golden-trimmed").log_start_offset == 333

@@ -67,7 +67,7 @@ def test_a_crash_is_told_and_progress_counts_what_is_recovered(tmp_path: Path) -
     for root in store.roots:
         root.release()
     events: list[Any] = []
-    with tidelog.open(tmp_path, on_event=events.append) as again:
+    with tidelog.open(tmp_path, recover=True, on_event=events.append) as again:
         assert [len(values(again, "t", number)) for number in range(3)] == [40] * 3
         load = again.metrics().loads[str(tmp_path)]
     assert (load.clean, load.failed, load.segments, load.size_bytes) == (False, 0, segments, size)
@@ -202,10 +202,10 @@ def test_partitions_are_added_and_go_where_there_are_fewest(tmp_path: Path) -> N
 # ---- what is found
 
 
-def test_unregistered_directories_are_set_aside_or_adopted(tmp_path: Path) -> None:
+def test_unregistered_directories_are_left_or_adopted(tmp_path: Path) -> None:
     with tidelog.Log.open(tmp_path / "found-1") as log:
         log.append_as_leader(some(5))
-    with tidelog.open(tmp_path) as store:  # nobody has said what belongs here
+    with tidelog.open(tmp_path, recover=True) as store:  # nobody has said what belongs here
         assert values(store, "found", 1) == [one.value for one in some(5)]
         topic_id = store.topic("found").topic_id
     assert f"topic_id: {format_id(topic_id)}" in (tmp_path / "found-1" / "partition.metadata").read_text()
@@ -214,6 +214,8 @@ def test_unregistered_directories_are_set_aside_or_adopted(tmp_path: Path) -> No
     events: list[Event] = []
     with tidelog.open(tmp_path, on_event=events.append) as store:
         assert sorted(store.topics) == ["found"]
+        assert [one.path for one in store.skipped] == [str(tmp_path / "stranger-0")]
+        assert list(store.tidy()) == [str(tmp_path / "stranger-0")]
     (strayed,) = [event for event in events if isinstance(event, LogStrayed)]
     assert strayed.partition == TopicPartition("stranger", 0)
     (aside,) = tmp_path.glob("stranger-0.*-stray")
@@ -224,11 +226,15 @@ def test_unregistered_directories_are_set_aside_or_adopted(tmp_path: Path) -> No
         assert sorted(store.topics) == ["found", "wanted"]
 
 
-def test_an_older_topic_of_the_same_name_is_set_aside(tmp_path: Path) -> None:
+def test_an_older_topic_of_the_same_name_is_left(tmp_path: Path) -> None:
     with tidelog.open(tmp_path) as store:
         store.create_topic("t").partitions[0].append(some(2))
     (tmp_path / "t-0" / "partition.metadata").write_text(f"version: 0\ntopic_id: {format_id(uuid.uuid4())}")
     with tidelog.open(tmp_path) as store:
+        assert "is of topic" in store.offline_partitions[TopicPartition("t", 0)]
+        assert [one.path for one in store.skipped] == [str(tmp_path / "t-0")]
+    assert not list(tmp_path.glob("t-0.*-stray"))
+    with tidelog.open(tmp_path, adopt=True, recover=True) as store:
         assert values(store, "t") == []
     assert len(list(tmp_path.glob("t-0.*-stray"))) == 1
 
@@ -253,14 +259,16 @@ def test_a_partition_in_two_roots_waits_for_somebody_to_decide(tmp_path: Path) -
         with tidelog.Log.open(root / "t-0") as log:
             log.append_as_leader(some(2))
     with pytest.raises(LogError, match="move all but one away"):
-        tidelog.open(roots)
+        tidelog.open(roots, recover=True)
     shutil.move(roots[1] / "t-0", tmp_path / "aside")
-    with tidelog.open(roots) as store:
+    with tidelog.open(roots, recover=True) as store:
         assert len(values(store, "t")) == 2
     # Registered in the one, a copy turns up in the other: what a move leaves that was cut short.
     shutil.copytree(roots[0] / "t-0", roots[1] / "t-0")
     with tidelog.open(roots) as store:
         assert Path(store.partition("t").log.path) == roots[0] / "t-0"
+        assert [one.path for one in store.skipped] == [str(roots[1] / "t-0")]
+        store.tidy()
     assert len(list(roots[1].glob("t-0.*-stray"))) == 1
 
 
@@ -285,6 +293,7 @@ def test_a_config_of_another_version_does_not_stop_a_log(tmp_path: Path) -> None
     with tidelog.open(tmp_path) as store:
         topic = store.create_topic("t", config={"segment.ms": 7000})
         topic.config = {**topic.config, "future.key": "x"}
+        topic[0].append(some(1))
     with tidelog.open(tmp_path) as store:
         assert store.topic("t").config == {"segment.ms": "7000", "future.key": "x"}
         assert store.partition("t").log.config.segment_ms == 7000

@@ -19,9 +19,9 @@ from tests.spark.test_compact_passes import CONFIG, generate, state
 from tidelog.cleanup.offset_map import OffsetMap
 from tidelog.cleanup.splitting import clean_splitting
 from tidelog.errors import CorruptRecordError
+from tidelog.layout.roots import Identity, Root
 from tidelog.log import Log
 from tidelog.manager.store.partition import Partition
-from tidelog.manager.store.root import Identity, Root
 from tidelog.records import Record, encode_records
 from tidelog.spark.compaction.whole import WholeDone, WholeSplit, WholeWork, put_in_place
 from tidelog.spark.jobs import Bin

@@ -233,7 +233,7 @@ source, root, value = sys.argv[1:]
 spark = tidelog.spark.session("local[2]", config=SETTINGS)
 spark.sparkContext.setLogLevel("OFF")
 tidelog.spark.ingest(spark, FileSource("parquet", source), root, topic="t", name="x", files_at_a_time=1,
-                     columns=Columns(value=value), options={"partitions": 3})
+                     columns=Columns(value=value), options={"partitions": 3, "recover": "true"})
 """
 
 

@@ -72,7 +72,7 @@ def test_a_commit_killed_at_each_step_is_whole_or_nothing(oracle: Oracle, tmp_pa
         prepare(LOCAL, str(base / "root"))
         killed = commit_until(base, last, how)
         assert killed.returncode == -signal.SIGKILL, killed.stderr
-        with tidelog.open(base / "root") as store:
+        with tidelog.open(base / "root", recover=True) as store:
             found = contents(store)
             is_there = read_journal(LOCAL, base / "root").has("q", 0)
             new = added(tasks(str(last)))

@@ -136,7 +136,7 @@ spark = tidelog.spark.session("local[2]", config=SETTINGS)
 spark.sparkContext.setLogLevel("OFF")
 stream = spark.readStream.schema("key string, value string").option("maxFilesPerTrigger", 1)
 writer = stream.json(base + "/input").writeStream.format("tidelog").trigger(availableNow=True)
-writer = writer.option("topic", "t").option("partitions", 3)
+writer = writer.option("topic", "t").option("partitions", 3).option("recover", True)
 query = writer.option("checkpointLocation", base + "/checkpoint").start(base + "/root")
 query.awaitTermination()
 """
@@ -176,5 +176,5 @@ def test_streams_killed_at_random_write_every_row_once(
 ) -> None:
     kills = 20
     kill_streams(tmp_path, kills)
-    run_stream(spark, tmp_path, partitions=3)
+    run_stream(spark, tmp_path, partitions=3, recover=True)
     assert numbers_in(source, tmp_path / "root") == list(range(4 * kills * 40))

@@ -10,6 +10,7 @@ import os
 import sys
 import traceback
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any
 
 import click
@@ -19,7 +20,18 @@ from tidelog.cli.declare import Command, Context, Exit, Option, make_parameters
 from tidelog.cli.errors import explain
 from tidelog.errors import TidelogError
 
-__all__ = ["COMMANDS", "INTERRUPTED", "Debug", "Json", "OnSpark", "app", "report"]
+__all__ = [
+    "COMMANDS",
+    "INTERRUPTED",
+    "Adopt",
+    "Debug",
+    "Force",
+    "Json",
+    "OnSpark",
+    "ServerProperties",
+    "app",
+    "report",
+]
 
 _DEBUG = "tidelog.debug"
 
@@ -45,8 +57,10 @@ COMMANDS = frozenset(
         "retention",
         "search",
         "tail",
+        "tidy",
         "topics",
         "trim",
+        "unstray",
         "verify",
     }
 )
@@ -121,6 +135,21 @@ Json = Annotated[bool, Option("--json", help="Print JSON lines.")]
 OnSpark = Annotated[
     str | None,
     Option("--spark", metavar="MASTER", help="Let Spark do it, such as 'local[*]'.", show_default=False),
+]
+
+
+ServerProperties = Annotated[
+    Path | None,
+    Option(
+        "--server-properties",
+        metavar="FILE",
+        help="The broker's server.properties: its defaults for topics, and its log.dirs.",
+        show_default=False,
+    ),
+]
+Adopt = Annotated[bool, Option("--adopt", help="Take in partitions that the root's metadata does not know.")]
+Force = Annotated[
+    bool, Option("--force", help="Append although other brokers hold replicas, which may cut it off.")
 ]
 
 

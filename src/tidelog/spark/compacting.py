@@ -29,9 +29,9 @@ from tidelog.cleanup.choice import LogToClean, facts_of, plan_cleaning
 from tidelog.cleanup.cleaner import CleanReport, clean_by
 from tidelog.cleanup.splitting import splitting
 from tidelog.errors import DataLossError, InvalidInputError, TidelogError
+from tidelog.layout.roots import Checkpoint
 from tidelog.manager.publishing.waiting import open_waiting
 from tidelog.manager.store.partition import Partition
-from tidelog.manager.store.root import Checkpoint
 from tidelog.manager.store.store import Store
 from tidelog.manager.upkeep.compacting import Compaction
 from tidelog.manager.upkeep.compaction_plans import plan_at_rest

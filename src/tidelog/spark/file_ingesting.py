@@ -100,14 +100,16 @@ class FileIngest:
     def _settled(self) -> WriteJournal:
         """The root's journal, when nothing is pending in it."""
         options = self._options
-        await_free(options.roots, wait_ms=options.lock_timeout_ms)
+        await_free(options.roots, wait_ms=options.lock_timeout_ms, recover=options.recover)
         root = options.roots[0]
         if not LOCAL.exists(root):
             return WriteJournal()
         journal = read_journal(LOCAL, root)
         if journal.pending is None:
             return journal
-        open_waiting(options.roots, wait_ms=options.lock_timeout_ms, config=options.broker).close()
+        open_waiting(
+            options.roots, wait_ms=options.lock_timeout_ms, config=options.broker, recover=options.recover
+        ).close()
         return read_journal(LOCAL, root)
 
     def _check_there(self, number: int, missing: Iterable[str]) -> None:

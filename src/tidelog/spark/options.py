@@ -82,7 +82,17 @@ _WITHOUT_MEANING = (
     "fetchOffset.retryIntervalMs",
 )
 SINK_NAMES = (
-    *("path", "topic", "partitions", "writeId", "writeBatch", "staging", "lockTimeout", "serverProperties"),
+    *(
+        "path",
+        "topic",
+        "partitions",
+        "writeId",
+        "writeBatch",
+        "staging",
+        "lockTimeout",
+        "recover",
+        "serverProperties",
+    ),
     "kafka.compression.type",
 )
 """The options of a write (`sink_options`). Reading passes over them: a session may set them for both."""

@@ -10,6 +10,7 @@
                             was written adds nothing; else 0
     staging                 where data is staged; else beside the root, in .tidelog-staging-<its name>
     lockTimeout             how long to wait for a root that another one has; else 30s
+    recover                 true: recover a root that was not closed in order; else such a root is refused
     serverProperties        the broker's configuration, whose defaults topics inherit
 
 Names are case-insensitive; one that is nearly one of these is taken for a slip and refused.
@@ -49,6 +50,7 @@ class SinkOptions:
     write_batch: int = 0
     lock_timeout_ms: int = 30_000
     broker: BrokerConfig = field(default_factory=BrokerConfig)
+    recover: bool = False
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SinkOptions:
@@ -85,6 +87,7 @@ class SinkOptions:
             write_batch=given.number("writeBatch") or 0,
             lock_timeout_ms=given.delay("lockTimeout", _LOCK_TIMEOUT),
             broker=broker,
+            recover=given.flag("recover", False),
         )
 
 

@@ -40,7 +40,7 @@ class Writing:
 
     def __init__(self, options: SinkOptions, *, overwrite: bool = False) -> None:
         """Waits for the roots to be free: what topics there are is looked up."""
-        await_free(options.roots, wait_ms=options.lock_timeout_ms)
+        await_free(options.roots, wait_ms=options.lock_timeout_ms, recover=options.recover)
         self.options = options
         self._overwrite = overwrite
         defaults = options.broker.topic_defaults
@@ -75,6 +75,8 @@ class Writing:
         write = Write(
             directory, tuple(manifests), query, batch, options.config, self._overwrite, self._topics
         )
-        with open_waiting(options.roots, wait_ms=options.lock_timeout_ms, config=options.broker) as store:
+        with open_waiting(
+            options.roots, wait_ms=options.lock_timeout_ms, config=options.broker, recover=options.recover
+        ) as store:
             sweep_staging(options.staging, time.time_ns() // 1_000_000, root=options.roots[0])
             return publish(store, write)

@@ -13,15 +13,16 @@ from pathlib import Path
 import pyarrow as pa
 
 from tidelog.cli.actions.inputs import InputOptions, read_records
-from tidelog.cli.actions.loading import opened_root
+from tidelog.cli.actions.loading import RootOptions, check_ready, opened_root
 from tidelog.cli.errors import UsageError
 from tidelog.cli.render.output import Cell, Column, Output
 from tidelog.config import LogConfig
-from tidelog.errors import InvalidInputError
+from tidelog.errors import InvalidInputError, UncleanShutdownError
 from tidelog.log import Log
 from tidelog.manager import Store
 from tidelog.manager.publishing.checks import check_topic
-from tidelog.manager.publishing.existing import TopicFacts, existing_topics
+from tidelog.manager.publishing.existing import TopicFacts, check_single, existing_topics, unregistered
+from tidelog.manager.upkeep.recovery_plan import plan_recovery
 from tidelog.spark.partitioner import Partitioner, TopicPlan
 from tidelog.storage import LOCAL
 from tidelog.storage.directory import is_partition
@@ -84,11 +85,36 @@ class Destination:
         bare = None if (path.parent / META_PROPERTIES_FILE).exists() else path
         return cls(path.parent, found.topic, found.partition, None, bare)
 
-    def facts(self) -> TopicFacts:
+    def check(self, options: RootOptions) -> None:
+        """Refuse what an append would refuse, or cut, before anything is changed."""
+        if self.bare is not None:
+            plan = plan_recovery(LOCAL, str(self.bare), recovery_point=0)
+            if plan.cause is not None:
+                raise UncleanShutdownError(
+                    f"{self.bare} is damaged, and an append would cut it off there: {plan.cause}. See what "
+                    f"goes with `tidelog recover --dry-run {self.bare}`, then run `tidelog recover`"
+                )
+            return
+        check_ready(self.root, options)
+        roots = [root for root in options.roots(self.root) if LOCAL.exists(root)]
+        if roots and not options.force:
+            check_single(roots, self.topic)
+
+    def facts(self, options: RootOptions) -> TopicFacts:
         """The topic as it is, or as it would be made; nothing is changed for it."""
         if self.bare is not None:
             return TopicFacts((self.partition or 0) + 1, LogConfig())
-        found = existing_topics([str(self.root)], LogConfig()).get(self.topic)
+        defaults, roots = options.broker.topic_defaults, options.roots(self.root)
+        found = existing_topics(roots, defaults).get(self.topic)
+        unknown = unregistered(roots, self.topic)
+        if found is None and unknown:
+            found = TopicFacts(max(unknown) + 1, defaults)
+        if unknown and not options.adopt:
+            raise InvalidInputError(
+                f"{self.root} has directories of {self.topic!r}, but its metadata does not know the topic: "
+                "it is one of several disks of a broker, and the metadata is on another. Name all of them "
+                "with --server-properties, or take in what is here with --adopt"
+            )
         if found is None and self.create is None:
             raise UsageError(f"{self.root} has no topic {self.topic!r}: make it with --create N")
         found = found or TopicFacts(self.create or 1, LogConfig())
@@ -127,9 +153,11 @@ def append_records(
     codec: Codec,
     sync: bool,
     dry_run: bool,
+    root_options: RootOptions,
 ) -> None:
     """Append all records of the input, and say where they went."""
-    facts = destination.facts()
+    destination.check(root_options)
+    facts = destination.facts(root_options)
     counts: dict[TopicPartition, _Count] = {}
     try:
         with ExitStack() as stack:
@@ -137,7 +165,11 @@ def append_records(
             progress = stack.enter_context(output.progress(size, "appending"))
             pieces = _routed(destination, facts, read_records(source, options))
             first = next(pieces, None)  # input that cannot be read at all changes nothing
-            write = None if dry_run else stack.enter_context(_writer(destination, output, codec, sync))
+            write = (
+                None
+                if dry_run
+                else stack.enter_context(_writer(destination, output, codec, sync, root_options))
+            )
             done = 0
             for partition, rows in chain([first] if first else [], pieces):
                 count = counts.setdefault(partition, _Count())
@@ -184,13 +216,16 @@ def _parts(rows: pa.RecordBatch, config: LogConfig) -> Iterator[pa.RecordBatch]:
 
 
 @contextmanager
-def _writer(destination: Destination, output: Output, codec: Codec, sync: bool) -> Iterator[_Write]:
+def _writer(
+    destination: Destination, output: Output, codec: Codec, sync: bool, options: RootOptions
+) -> Iterator[_Write]:
     """Takes the lock, and gives it back with everything closed in order."""
     if destination.bare is not None:
         with Log.open(destination.bare) as log:
             yield lambda _, rows: _append_to_log(log, rows, codec, sync)
         return
-    with opened_root(destination.root, output, create=destination.create is not None) as store:
+    topics, create = {destination.topic}, destination.create is not None
+    with opened_root(destination.root, output, options, create=create, topics=topics) as store:
         _make_topic(store, destination)
 
         def write(partition: TopicPartition, rows: pa.RecordBatch) -> tuple[int, int]:

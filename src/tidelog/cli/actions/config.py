@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tidelog.cli.actions.directories import existing_directory
-from tidelog.cli.actions.loading import opened_root
+from tidelog.cli.actions.loading import RootOptions, check_ready, opened_root
 from tidelog.cli.errors import UsageError
 from tidelog.cli.render.output import Cell, Column, Output
 from tidelog.config import LogConfig
@@ -64,7 +64,14 @@ def show(root: Path, topic: str | None, output: Output, *, defaults: bool) -> No
 
 
 def change(
-    root: Path, topic: str, changes: Sequence[str], gone: Sequence[str], output: Output, *, dry_run: bool
+    root: Path,
+    topic: str,
+    changes: Sequence[str],
+    gone: Sequence[str],
+    output: Output,
+    *,
+    dry_run: bool,
+    options: RootOptions,
 ) -> None:
     """Set and unset keys of a topic; a key or value that Kafka would refuse is refused before anything."""
     pairs = [setting.partition("=") for setting in changes]
@@ -80,8 +87,9 @@ def change(
         raise UsageError(f"unknown topic config {strange[0]!r}: --list shows all there are")
     _check(before, wanted)
     wanted |= dict.fromkeys(gone)
+    check_ready(root, options)
     if not dry_run:
-        with opened_root(existing_directory(root), output) as store:
+        with opened_root(existing_directory(root), output, options, topics={topic}) as store:
             store.alter_config(topic, wanted)
     rows = [(topic, key, before.get(key), value) for key, value in wanted.items() if before.get(key) != value]
     output.table(_CHANGES, rows)

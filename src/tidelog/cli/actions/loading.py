@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from tidelog import manager
+from tidelog.cli.errors import UsageError
 from tidelog.cli.render.output import Output, Progress
+from tidelog.layout.roots import check_clean, look_at
 from tidelog.manager.store.events import Event, LoadProgress, LoadStarted
+from tidelog.storage import LOCAL
+from tidelog.storage.lock import holder_of
 
 if TYPE_CHECKING:
     from _typeshed import StrPath
 
-__all__ = ["LoadBar", "opened_root"]
+__all__ = ["LoadBar", "RootOptions", "check_ready", "opened_root", "refuse_properties"]
 
 
 class LoadBar:
@@ -52,12 +59,67 @@ class LoadBar:
                 pass
 
 
+@dataclass(frozen=True, slots=True)
+class RootOptions:
+    """How a command opens a root."""
+
+    properties: Path | None = None
+    """The broker's `server.properties`."""
+    adopt: bool = False
+    force: bool = False
+
+    @property
+    def broker(self) -> manager.BrokerConfig:
+        """The broker's configuration; Kafka's defaults where none is named."""
+        return (
+            manager.BrokerConfig() if self.properties is None else manager.BrokerConfig.read(self.properties)
+        )
+
+    def roots(self, root: StrPath | Sequence[StrPath]) -> list[str]:
+        """The root, or all disks of the broker if it is one of them; several are what they are."""
+        listed = [root] if isinstance(root, (str, os.PathLike)) else list(root)
+        paths = [str(Path(one).absolute()) for one in listed]
+        disks = [str(Path(one).absolute()) for one in self.broker.log_dirs]
+        return disks if len(paths) == 1 and paths[0] in disks else paths
+
+
+def check_ready(root: StrPath | Sequence[StrPath], options: RootOptions | None = None) -> None:
+    """Refuse what opening would refuse because a root was not closed in order; nothing is changed.
+
+    A root that another process has open cannot tell: then only a dry run goes on.
+    """
+    for path in (options or RootOptions()).roots(root):
+        if Path(path).is_dir() and holder_of(path) is None:
+            check_clean(LOCAL, look_at(LOCAL, path))
+
+
+def refuse_properties(options: RootOptions) -> None:
+    """UsageError where a job on Spark is given a broker's configuration, which it would not follow."""
+    if options.properties is not None:
+        raise UsageError("--server-properties does not go with --spark yet")
+
+
 @contextmanager
 def opened_root(
-    root: StrPath | Sequence[StrPath], output: Output, *, create: bool = False
+    root: StrPath | Sequence[StrPath],
+    output: Output,
+    options: RootOptions | None = None,
+    *,
+    create: bool = False,
+    topics: Collection[str] | None = None,
 ) -> Iterator[manager.Store]:
-    """A root under its lock, recovered if need be; nothing happens in it by itself."""
+    """A root under its lock; nothing happens in it by itself, and other topics than these are not touched."""
+    options = options or RootOptions()
     with LoadBar(output) as tell:
-        store = manager.open_store(root, create=create, background=False, on_event=tell)
+        store = manager.open_store(
+            options.roots(root),
+            config=options.broker,
+            create=create,
+            adopt=True if options.adopt else None,
+            force=options.force,
+            topics=topics,
+            background=False,
+            on_event=tell,
+        )
     with store:
         yield store

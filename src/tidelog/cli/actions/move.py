@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tidelog.cli.actions.directories import check_root, existing_directory, log_bytes
-from tidelog.cli.actions.loading import opened_root
+from tidelog.cli.actions.loading import check_ready, opened_root
 from tidelog.cli.errors import UsageError
 from tidelog.cli.render.output import Column, Output
 from tidelog.storage.names import DirectoryState, parse_partition_directory
@@ -40,8 +40,9 @@ def move_partition(
     if Path(roots[1], str(name)).exists():
         raise UsageError(f"{roots[1]} has a {name} of its own: `tidelog describe` shows which one is newer")
     size = log_bytes(directory)
+    check_ready(roots)
     if not dry_run:
-        with opened_root(list(dict.fromkeys(roots)), output) as store:
+        with opened_root(list(dict.fromkeys(roots)), output, topics={name.topic}) as store:
             store.move_partition(name.topic, name.partition, roots[1])
     output.table(_MOVED, [(str(name), size, source, roots[1])])
     output.say(f"{name} {'would be' if dry_run else 'is'} moved")

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tidelog.cli.actions.directories import existing_directory
-from tidelog.cli.actions.loading import LoadBar
-from tidelog.cli.errors import FOUND_WRONG
+from tidelog.cli.actions.loading import LoadBar, RootOptions
+from tidelog.cli.errors import FOUND_WRONG, UsageError
 from tidelog.cli.render.output import Cell, Column, Output
 from tidelog.manager.upkeep.kept_aside import KeepingFileSystem
 from tidelog.manager.upkeep.recovery import Recovered, recover_partition, recover_root
@@ -31,19 +31,40 @@ _CAUSE = Column("cause", "WHY", folds=True)
 
 
 def recover_path(
-    path: Path, output: Output, *, recovery_point: int | None, keep: Path | None, dry_run: bool
+    path: Path,
+    output: Output,
+    *,
+    recovery_point: int | None,
+    keep: Path | None,
+    discard: bool,
+    dry_run: bool,
+    properties: Path | None,
 ) -> int:
-    """Recover a root or partition, or show what that would cut; the exit code."""
+    """Recover a root or partition, or show what that would cut; the exit code.
+
+    What is cut is kept beside the log, or in `keep`, unless it is to be discarded.
+    """
     directory = existing_directory(path)
+    if discard and keep is not None:
+        raise UsageError("--keep and --discard do not go together")
+    defaults = RootOptions(properties).broker.topic_defaults
     fs: FileSystem = LOCAL
     keeping = None
-    if keep is not None and not dry_run:
-        keep.mkdir(parents=True, exist_ok=True)
-        fs = keeping = KeepingFileSystem(LOCAL, str(keep.absolute()))
+    if not dry_run and not discard:
+        if keep is not None:
+            keep.mkdir(parents=True, exist_ok=True)
+        fs = keeping = KeepingFileSystem(LOCAL, None if keep is None else str(keep.absolute()))
     with LoadBar(output) as tell:
         if is_partition(LOCAL, directory):
             results = [
-                recover_partition(fs, directory, recovery_point=recovery_point, tell=tell, dry_run=dry_run)
+                recover_partition(
+                    fs,
+                    directory,
+                    recovery_point=recovery_point,
+                    tell=tell,
+                    dry_run=dry_run,
+                    defaults=defaults,
+                )
             ]
         else:
             results = recover_root(
@@ -53,6 +74,7 @@ def recover_path(
                 threads=min(os.cpu_count() or 1, 8),
                 tell=tell,
                 dry_run=dry_run,
+                defaults=defaults,
             )
     if dry_run:
         output.table((*_RECOVERED, _CAUSE), ([*_recovered_row(one), one.cause] for one in results))

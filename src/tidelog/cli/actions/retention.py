@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tidelog.cleanup.retention import Deletion
 from tidelog.cli.actions.directories import check_root, existing_directory, parse_settings
-from tidelog.cli.actions.loading import opened_root
+from tidelog.cli.actions.loading import RootOptions, check_ready, opened_root, refuse_properties
 from tidelog.cli.actions.spark_upkeep import retain_on_spark, root_for_spark
 from tidelog.cli.errors import UsageError
 from tidelog.cli.render.output import Cell, Column, Output
@@ -17,7 +17,7 @@ from tidelog.manager.verification.root import partition_directories
 from tidelog.storage import LOCAL
 from tidelog.storage.directory import is_partition
 from tidelog.storage.files import parent
-from tidelog.storage.names import parse_partition_directory
+from tidelog.storage.names import META_PROPERTIES_FILE, parse_partition_directory
 from tidelog.types import TopicPartition
 
 __all__ = ["retain_path"]
@@ -33,16 +33,24 @@ _RETENTION = (
 
 
 def retain_path(
-    path: Path, output: Output, *, dry_run: bool, settings: Sequence[str], master: str | None = None
+    path: Path,
+    output: Output,
+    *,
+    dry_run: bool,
+    settings: Sequence[str],
+    master: str | None = None,
+    options: RootOptions,
 ) -> None:
     """Show what retention deletes from a root or partition, and delete it unless `dry_run`."""
     config = parse_settings(settings)
     if config and not dry_run:
         raise UsageError("--config is for --dry-run; what is deleted follows the topic's own config")
     if master is not None:
+        refuse_properties(options)
+        check_ready(path, options)
         going = retain_on_spark(root_for_spark(path), master, dry_run=dry_run, settings=config)
     else:
-        going = _going(existing_directory(path), output, dry_run=dry_run, settings=config)
+        going = _going(existing_directory(path), output, options, dry_run=dry_run, settings=config)
     freed = [0, 0]
 
     def rows() -> Iterator[Sequence[Cell]]:
@@ -57,18 +65,23 @@ def retain_path(
 
 
 def _going(
-    directory: str, output: Output, *, dry_run: bool, settings: Mapping[str, str]
+    directory: str, output: Output, options: RootOptions, *, dry_run: bool, settings: Mapping[str, str]
 ) -> Iterator[tuple[TopicPartition, Deletion]]:
     """The segments of a root or partition that go; unless it is a dry run, they do."""
     alone = is_partition(LOCAL, directory)
     root = parent(directory) if alone else directory
+    if LOCAL.exists(f"{root}/{META_PROPERTIES_FILE}"):
+        check_ready(root, options)
     if dry_run:
         names = [directory.rpartition("/")[2]] if alone else list(partition_directories(LOCAL, root)[0])
-        for planned in plan_root_retention(LOCAL, root, names, time.time_ns() // 1_000_000, settings):
+        defaults = options.broker.topic_defaults
+        now_ms = time.time_ns() // 1_000_000
+        for planned in plan_root_retention(LOCAL, root, names, now_ms, settings, defaults):
             yield from ((planned.partition, one) for one in planned.plan.deletions)
         return
     only = parse_partition_directory(Path(directory).name).topic_partition if alone else None
     check_root(root)
-    with opened_root(root, output) as store:
+    topics = None if only is None else {only.topic}
+    with opened_root(root, output, options, topics=topics) as store:
         for partition, plan in store.apply_retention(only).items():
             yield from ((partition, one) for one in plan.deletions)

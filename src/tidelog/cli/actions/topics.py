@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tidelog.cli.actions.directories import existing_directory, log_bytes, parse_settings
-from tidelog.cli.actions.loading import opened_root
+from tidelog.cli.actions.loading import check_ready, opened_root
 from tidelog.cli.errors import UsageError
 from tidelog.cli.render.output import Column, Output
 from tidelog.config import LogConfig
@@ -86,8 +86,9 @@ def create_topic(
     LogConfig.from_properties(config)
     if name in image.topics:
         raise TopicExistsError(f"{directory} has a topic {name!r} already")
+    check_ready(directory)
     if not dry_run:
-        with opened_root(directory, output) as store:
+        with opened_root(directory, output, topics={name}) as store:
             partitions = len(store.create_topic(name, partitions, config))
     count = "the default number of" if partitions is None else str(partitions)
     output.say(f"topic {name} {'would be' if dry_run else 'is'} created with {count} partitions")
@@ -98,8 +99,9 @@ def delete_topic(root: Path, name: str, output: Output, *, dry_run: bool) -> Non
     directory, image = _metadata(root)
     topic = _known(directory, image, name)
     size = sum(_size(directory, name, number) or 0 for number in topic.partitions)
+    check_ready(directory)
     if not dry_run:
-        with opened_root(directory, output) as store:
+        with opened_root(directory, output, topics={name}) as store:
             store.delete_topic(name)
     what = f"topic {name}, {len(topic.partitions)} partitions and {size} bytes of records here"
     output.say(f"{what}, {'would be' if dry_run else 'is'} deleted")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidelog.cli.actions.directories import check_root, existing_directory
-from tidelog.cli.actions.loading import opened_root
+from tidelog.cli.actions.loading import RootOptions, check_ready, opened_root, refuse_properties
 from tidelog.cli.actions.spark_upkeep import trim_on_spark
 from tidelog.cli.errors import UsageError
 from tidelog.cli.render.output import Cell, Column, Output
@@ -71,6 +71,7 @@ def trim_path(
     *,
     dry_run: bool,
     master: str | None = None,
+    options: RootOptions,
 ) -> None:
     """Trim what is selected, with Spark if a master is given, or show what would go."""
     if (before is None) == (before_time is None):
@@ -79,7 +80,9 @@ def trim_path(
     moment = None if before_time is None else parse_time(before_time, now_ms)
     if before is not None and selection.partition is None:
         raise UsageError("--before is an offset of one partition: name it with --topic and --partition")
+    check_ready(selection.root, options)
     if master is not None:
+        refuse_properties(options)
         if moment is None or selection.partition is not None:
             raise UsageError("--spark is for whole roots and topics: say up to where with --before-time")
         root, topic = selection.root, selection.topic
@@ -87,7 +90,7 @@ def trim_path(
     elif dry_run:
         trims = _planned(selection, before, moment)
     else:
-        trims = _trimmed(selection, before, moment, output)
+        trims = _trimmed(selection, before, moment, output, options)
     done: list[Trim] = []
 
     def rows() -> Iterator[Sequence[Cell]]:
@@ -108,7 +111,10 @@ def _planned(selection: Selection, before: int | None, moment: int | None) -> It
             yield plan_trim(partition, before_offset=before, before_ms=moment)
 
 
-def _trimmed(selection: Selection, before: int | None, moment: int | None, output: Output) -> Iterator[Trim]:
-    with opened_root(selection.root, output) as store:
+def _trimmed(
+    selection: Selection, before: int | None, moment: int | None, output: Output, options: RootOptions
+) -> Iterator[Trim]:
+    topics = None if selection.topic is None else {selection.topic}
+    with opened_root(selection.root, output, options, topics=topics) as store:
         for partition in list(selection.partitions(store)):
             yield trim(partition, before_offset=before, before_ms=moment)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from tidelog.cli.app import Debug, Json, app
+from tidelog.cli.app import Adopt, Debug, Force, Json, ServerProperties, app
 from tidelog.cli.declare import Argument, Option
 
 __all__ = ["append"]
@@ -79,16 +79,21 @@ def append(
     codec: CodecName = None,
     sync: Sync = False,
     dry_run: DryRun = False,
+    server_properties: ServerProperties = None,
+    adopt: Adopt = False,
+    force: Force = False,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Append records from lines, JSON lines or Parquet.
 
-    No broker may be running on the root. Input that cannot be read ends the command; the blocks before it
+    No broker may be running on the root. Other topics are not touched. A root that was not closed in order
+    is refused: run tidelog recover first. Input that cannot be read ends the command; the blocks before it
     are appended then, and counted.
     """
     from tidelog.cli.actions.append import Destination, append_records, parse_codec
     from tidelog.cli.actions.inputs import InputOptions
+    from tidelog.cli.actions.loading import RootOptions
     from tidelog.cli.render.output import make_output
 
     append_records(
@@ -99,4 +104,5 @@ def append(
         codec=parse_codec(codec),
         sync=sync,
         dry_run=dry_run,
+        root_options=RootOptions(server_properties, adopt, force),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from tidelog.cli.app import Debug, Json, app
+from tidelog.cli.app import Debug, Json, ServerProperties, app
 from tidelog.cli.declare import Argument, Option
 
 __all__ = ["config"]
@@ -30,6 +30,7 @@ def config(
     all_: Annotated[bool, Option("--all", help="Show defaults too, not only what is set.")] = False,
     list_: Annotated[bool, Option("--list", help="Show every key there is; needs no root.")] = False,
     dry_run: Annotated[bool, Option("--dry-run", help="Only show what would change.")] = False,
+    server_properties: ServerProperties = None,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -47,6 +48,7 @@ def config(
         list_keys(output)
         return
     from tidelog.cli.actions.config import change, show
+    from tidelog.cli.actions.loading import RootOptions
 
     if root is None:
         raise UsageError("name a root (log.dirs), or ask for all keys with --list")
@@ -55,4 +57,5 @@ def config(
         return
     if topic is None:
         raise UsageError("--set and --unset are of one topic: name it with --topic")
-    change(root, topic, set_ or [], unset or [], output, dry_run=dry_run)
+    options = RootOptions(server_properties)
+    change(root, topic, set_ or [], unset or [], output, dry_run=dry_run, options=options)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from tidelog.cli.app import Debug, Json, app
+from tidelog.cli.app import Debug, Json, ServerProperties, app
 from tidelog.cli.declare import Argument, Exit, Option
 
 __all__ = ["recover"]
@@ -28,18 +28,31 @@ def recover(
     ] = None,
     keep: Annotated[
         Path | None,
-        Option("--keep", help="Copy what is cut to this directory first.", show_default=False),
+        Option("--keep", help="Keep what is cut in this directory, not beside the log.", show_default=False),
     ] = None,
+    discard: Annotated[bool, Option("--discard", help="Keep nothing of what is cut.")] = False,
     dry_run: Annotated[bool, Option("--dry-run", help="Only show what would be cut, and why.")] = False,
+    server_properties: ServerProperties = None,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Recover logs as Kafka does after a crash: rebuild indexes, cut at the first bad batch.
 
-    Nothing below the recovery point is cut. No broker may be running on the root.
+    Nothing below the recovery point is cut. What is cut is kept as <file>.from-<position> in the partition's
+    directory, where brokers pass over it. No broker may be running on the root.
     """
     from tidelog.cli.actions.recover import recover_path
     from tidelog.cli.render.output import make_output
 
     output = make_output(json=json)
-    raise Exit(recover_path(path, output, recovery_point=recovery_point, keep=keep, dry_run=dry_run))
+    raise Exit(
+        recover_path(
+            path,
+            output,
+            recovery_point=recovery_point,
+            keep=keep,
+            discard=discard,
+            dry_run=dry_run,
+            properties=server_properties,
+        )
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from tidelog.cli.app import Debug, Json, OnSpark, app
+from tidelog.cli.app import Debug, Json, OnSpark, ServerProperties, app
 from tidelog.cli.declare import Argument, Option
 
 __all__ = ["retention"]
@@ -27,13 +27,20 @@ def retention(
             show_default=False,
         ),
     ] = None,
+    server_properties: ServerProperties = None,
     spark: OnSpark = None,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Delete segments that are too old, too many or below the log start, as Kafka does."""
+    """Delete segments that are too old, too many or below the log start, as Kafka does.
+
+    Topics without a retention of their own follow the broker's (--server-properties), else Kafka's default
+    of a week.
+    """
+    from tidelog.cli.actions.loading import RootOptions
     from tidelog.cli.actions.retention import retain_path
     from tidelog.cli.render.output import make_output
 
     output = make_output(json=json)
-    retain_path(path, output, dry_run=dry_run, settings=config or [], master=spark)
+    options = RootOptions(server_properties)
+    retain_path(path, output, dry_run=dry_run, settings=config or [], master=spark, options=options)

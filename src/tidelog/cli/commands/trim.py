@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from tidelog.cli.app import Debug, Json, OnSpark, app
+from tidelog.cli.app import Debug, Json, OnSpark, ServerProperties, app
 from tidelog.cli.declare import Argument, Option
 
 __all__ = ["trim"]
@@ -42,6 +42,7 @@ def trim(
         Option("--partition", min=0, help="Of a topic: only this partition.", show_default=False),
     ] = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Only show what would go.")] = False,
+    server_properties: ServerProperties = None,
     spark: OnSpark = None,
     json: Json = False,
     debug: Debug = False,
@@ -51,8 +52,11 @@ def trim(
     Segments that lie below it as a whole are removed; the rest is no longer served. What is deleted cannot be
     brought back. No broker may be running on the root.
     """
+    from tidelog.cli.actions.loading import RootOptions
     from tidelog.cli.actions.trim import Selection, trim_path
     from tidelog.cli.render.output import make_output
 
     selection = Selection.of(path, topic, partition)
-    trim_path(selection, before, before_time, make_output(json=json), dry_run=dry_run, master=spark)
+    options = RootOptions(server_properties)
+    output = make_output(json=json)
+    trim_path(selection, before, before_time, output, dry_run=dry_run, master=spark, options=options)

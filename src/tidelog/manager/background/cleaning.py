@@ -27,13 +27,13 @@ from tidelog.cleanup.cleaner import CleanReport
 from tidelog.cleanup.offset_map import OffsetMap
 from tidelog.cleanup.splitting import clean_splitting
 from tidelog.errors import LogClosedError, LogLockedError, LogOfflineError, TidelogError
+from tidelog.layout.roots import Checkpoint, Root
 from tidelog.log import Log
 from tidelog.manager.background.cleaner_states import CleanerStates, CleaningAbortedError
 from tidelog.manager.background.throttle import Throttle
 from tidelog.manager.brokerconfig import BrokerConfig
 from tidelog.manager.store.events import LogCleaned, LogFailed, LogUncleanable, Teller
 from tidelog.manager.store.partition import Partition
-from tidelog.manager.store.root import Checkpoint, Root
 from tidelog.types import TopicPartition
 
 __all__ = ["Cleaning", "CleaningMetrics"]
@@ -106,7 +106,9 @@ class Cleaning:
         for root in roots:  # entries of partitions that are gone go with the next write
             kept = root.checkpoints[Checkpoint.CLEANED]
             root.checkpoints[Checkpoint.CLEANED] = {
-                name: offset for name, offset in kept.items() if (root, name) in known
+                name: offset
+                for name, offset in kept.items()
+                if (root, name) in known or name in root.untouched
             }
 
     # Turns

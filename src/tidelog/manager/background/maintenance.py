@@ -18,13 +18,13 @@ from functools import partial
 
 from tidelog.cleanup import RetentionPlan, apply_retention
 from tidelog.errors import LogClosedError, LogLockedError, LogOfflineError
+from tidelog.layout.roots import Checkpoint, Root
 from tidelog.log import Log
 from tidelog.manager.background.cleaner_states import CleanerStates
 from tidelog.manager.background.scheduler import TaskQueue
 from tidelog.manager.brokerconfig import BrokerConfig
 from tidelog.manager.store.events import LogFailed, RootWentOffline, Teller
 from tidelog.manager.store.partition import Partition
-from tidelog.manager.store.root import Checkpoint, Root
 from tidelog.types import TopicPartition
 
 __all__ = ["Maintenance"]
@@ -128,16 +128,17 @@ class Maintenance:
     def _offsets(
         self, root: Root, offset: Callable[[Log], int | None], before: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """What a checkpoint should say now. What is offline, and still there, keeps what it said last."""
-        offsets = {
-            partition.topic_partition: before[partition.topic_partition]
-            for partition in self._partitions()
-            if partition.root is root and partition.topic_partition in before and not partition.is_online
+        """What a checkpoint should say now, in the order that it has.
+
+        What is offline, and still there, keeps what it said last, and so does what nobody here has opened.
+        """
+        offline = {
+            one.topic_partition for one in self._partitions() if one.root is root and not one.is_online
         }
-        for partition, log in self._logs(root):
-            if (found := offset(log)) is not None:
-                offsets[partition.topic_partition] = found
-        return offsets
+        kept = offline | root.untouched
+        now = {partition.topic_partition: offset(log) for partition, log in self._logs(root)}
+        offsets = {name: now.get(name, old) for name, old in before.items() if name in now or name in kept}
+        return {name: found for name, found in (offsets | now).items() if found is not None}
 
     def lower_checkpoints(self, partition: Partition) -> Exception | None:
         """Write down the offsets of a log that was truncated, before anything is appended to it again.

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidelog.errors import CorruptRecordError
+from tidelog.errors import CorruptRecordError, LogError
 from tidelog.manager.metadata.image import MetadataImage
 from tidelog.protocol.control_records import KRaftVoters, SnapshotFooter, SnapshotHeader
 from tidelog.protocol.metadata_records import MetadataRecord, format_record, parse_record
@@ -44,6 +44,7 @@ __all__ = [
     "ClusterMetadata",
     "encode_records_batch",
     "encode_snapshot",
+    "home_of_metadata",
     "read_bootstrap",
     "read_cluster_metadata",
     "read_snapshot",
@@ -136,6 +137,20 @@ def read_bootstrap(fs: FileSystem, root: StrPath) -> list[MetadataRecord]:
     except FileNotFoundError:
         return []
     return read_snapshot(data, path)
+
+
+def home_of_metadata(fs: FileSystem, roots: Sequence[str]) -> str:
+    """Of one node's roots, the one whose metadata counts.
+
+    That is the one with the metadata log; else one whose `bootstrap.checkpoint` knows topics, or is there at
+    all (a broker formats each of its disks with one); else the first.
+    """
+    logs = [root for root in roots if fs.exists(f"{root}/{METADATA_DIRECTORY}")]
+    if len(logs) > 1:
+        raise LogError(f"{' and '.join(logs)} both have a metadata log: they do not belong to one node")
+    booted = [root for root in roots if fs.exists(f"{root}/{BOOTSTRAP_FILE}")]
+    knowing = [root for root in booted if MetadataImage.of(read_bootstrap(fs, root)).topics]
+    return (logs or knowing or booted or list(roots))[0]
 
 
 def read_cluster_metadata(fs: FileSystem, root: StrPath) -> ClusterMetadata:

@@ -21,12 +21,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelog.errors import DataLossError, InvalidIndexError, LogError
+from tidelog.layout.roots import Checkpoint, Root
 from tidelog.log import Log
 from tidelog.manager.publishing.checks import disk_error
 from tidelog.manager.publishing.mark import check_ours, remove_staged
 from tidelog.manager.publishing.staged import StagedRun, load_runs, read_manifest
 from tidelog.manager.store.partition import Partition
-from tidelog.manager.store.root import Checkpoint, Root
 from tidelog.records.batches import BatchTable, scan_batches
 from tidelog.storage import Directory, FileSystem
 from tidelog.storage.files import parent

@@ -7,12 +7,15 @@ from dataclasses import dataclass
 
 from tidelog.config import LogConfig
 from tidelog.errors import InvalidInputError
-from tidelog.manager.metadata.files import read_cluster_metadata
+from tidelog.layout.roots import look_at
+from tidelog.manager.metadata.files import home_of_metadata, read_cluster_metadata
+from tidelog.manager.store.partition import refuse_replicated
 from tidelog.manager.store.topics import known_config
 from tidelog.storage import LOCAL, FileSystem
 from tidelog.storage.names import DirectoryState, parse_partition_directory
+from tidelog.types import TopicPartition
 
-__all__ = ["TopicFacts", "existing_topics"]
+__all__ = ["TopicFacts", "check_single", "existing_topics", "unregistered"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,3 +50,28 @@ def existing_topics(
                 label = parsed.topic_partition.topic
                 numbers[label] = numbers.get(label, 0) + 1
     return {label: TopicFacts(count, defaults) for label, count in numbers.items()}
+
+
+def unregistered(roots: Sequence[str], topic: str, fs: FileSystem = LOCAL) -> list[int]:
+    """The partitions of a topic that have directories, but that the roots' metadata does not know.
+
+    None in roots that are nobody's yet: there, what is found is taken in.
+    """
+    facts = [look_at(fs, root) for root in roots if fs.exists(root)]
+    if not facts or all(one.meta is None for one in facts):
+        return []
+    image = read_cluster_metadata(fs, home_of_metadata(fs, [one.path for one in facts])).image
+    known = image.topics[topic].partitions if topic in image.topics else {}
+    there = [name.partition for one in facts for name in one.partitions.values() if name.topic == topic]
+    return [number for number in there if number not in known]
+
+
+def check_single(roots: Sequence[str], topic: str, fs: FileSystem = LOCAL) -> None:
+    """Refuse a topic that other brokers hold too, as an append does."""
+    node_ids = {meta.node_id for root in roots if (meta := look_at(fs, root).meta) is not None}
+    image = read_cluster_metadata(fs, home_of_metadata(fs, roots)).image
+    if topic in image.topics and node_ids:
+        for number, facts in sorted(image.topics[topic].partitions.items()):
+            others = tuple(replica for replica in facts.replicas if replica not in node_ids)
+            if others:
+                raise refuse_replicated(TopicPartition(topic, number), others)

@@ -12,9 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tidelog.errors import LogLockedError
+from tidelog.layout.roots import check_clean, look_at
 from tidelog.manager.brokerconfig import BrokerConfig
 from tidelog.manager.store.opener import open_store
 from tidelog.manager.store.store import Store
+from tidelog.storage import LOCAL
 from tidelog.storage.lock import holder_of, refusal
 
 __all__ = ["await_free", "open_waiting"]
@@ -22,26 +24,39 @@ __all__ = ["await_free", "open_waiting"]
 _POLL_S = 0.05
 
 
-def open_waiting(roots: Sequence[str], *, wait_ms: int, config: BrokerConfig | None = None) -> Store:
-    """Open a store without background work, waiting for its roots; LogLockedError names who has one."""
+def open_waiting(
+    roots: Sequence[str], *, wait_ms: int, config: BrokerConfig | None = None, recover: bool = False
+) -> Store:
+    """Open a store without background work, waiting for its roots; LogLockedError names who has one.
+
+    Roots that were not closed in order are refused unless they are to be recovered.
+    """
     deadline = time.monotonic() + wait_ms / 1000
     while True:
         try:
-            return open_store(roots, config=config, background=False)
+            return open_store(roots, config=config, background=False, recover=recover)
         except LogLockedError as error:
             if _is_own(roots) or time.monotonic() >= deadline:
                 raise _told(error, roots, wait_ms) from None
             time.sleep(_POLL_S)
 
 
-def await_free(roots: Sequence[str], *, wait_ms: int) -> None:
-    """Return when nobody has the roots; LogLockedError names who has one all the time."""
+def await_free(roots: Sequence[str], *, wait_ms: int, recover: bool = False) -> None:
+    """Return when nobody has the roots; LogLockedError names who has one all the time.
+
+    Refuses roots as `open_waiting` would, before any work is done.
+    """
     deadline = time.monotonic() + wait_ms / 1000
     while holders := [(root, pid) for root in roots if (pid := holder_of(root)) is not None]:
         root, pid = holders[0]
         if _is_own(roots) or time.monotonic() >= deadline:
             raise _told(refusal(root, pid), roots, wait_ms)
         time.sleep(_POLL_S)
+    for root in roots:
+        if not recover and LOCAL.exists(root):
+            facts = look_at(LOCAL, root)
+            if holder_of(root) is None:  # nobody has taken it meanwhile
+                check_clean(LOCAL, facts)
 
 
 def _told(error: LogLockedError, roots: Sequence[str], wait_ms: int) -> LogLockedError:

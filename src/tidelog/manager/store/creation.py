@@ -20,11 +20,11 @@ from dataclasses import dataclass, field
 
 from tidelog.config import LogConfig
 from tidelog.errors import LogOfflineError, TidelogError
+from tidelog.layout.roots import Root
 from tidelog.manager.metadata.registry import Registry
 from tidelog.manager.store.opening import Environment
 from tidelog.manager.store.partition import Partition
 from tidelog.manager.store.placement import place
-from tidelog.manager.store.root import Root
 from tidelog.manager.store.topics import Topic
 from tidelog.storage.removal import remove_tree
 from tidelog.types import TopicPartition

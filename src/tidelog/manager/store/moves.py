@@ -22,10 +22,10 @@ from contextlib import AbstractContextManager, suppress
 import numpy as np
 
 from tidelog.errors import InvalidInputError, LogOfflineError, TidelogError
+from tidelog.layout.roots import Checkpoint, Root
 from tidelog.log import FetchData, Log
 from tidelog.manager.store.opening import Environment
 from tidelog.manager.store.partition import Partition
-from tidelog.manager.store.root import Checkpoint, Root
 from tidelog.storage import FileSystem
 from tidelog.storage.names import DirectoryState, format_partition_directory, parse_partition_directory
 from tidelog.storage.removal import remove_tree
@@ -54,6 +54,9 @@ def move_log(
     """
     if partition.root is target:
         return None
+    twin = target.file(str(partition.topic_partition))
+    if env.fs.exists(twin):
+        raise InvalidInputError(f"{twin} is there already: set it aside with `tidelog tidy {target.path}`")
     source = partition.log
     truncations = source.truncations
     future = _resumed(partition, source, target, env) or _begun(partition, source, target, env)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, overload
 
@@ -12,7 +12,7 @@ from tidelog.errors import InvalidInputError
 from tidelog.manager.background.scheduler import TaskQueue
 from tidelog.manager.brokerconfig import BrokerConfig
 from tidelog.manager.store.events import Event, Teller
-from tidelog.manager.store.opening import Environment, open_roots
+from tidelog.manager.store.opening import Environment, Wishes, open_roots
 from tidelog.manager.store.readonly import ReadOnlyStore, open_readonly
 from tidelog.manager.store.store import Store
 from tidelog.storage import LOCAL, FileSystem
@@ -48,6 +48,10 @@ def open_store(
     config: BrokerConfig | StrPath | None = None,
     create: bool = True,
     adopt: bool | None = None,
+    recover: bool = False,
+    discard: bool = False,
+    force: bool = False,
+    topics: Iterable[str] | None = None,
     background: bool | None = None,
     on_event: Callable[[Event], None] | None = None,
     fs: FileSystem = LOCAL,
@@ -62,6 +66,10 @@ def open_store(
     config: BrokerConfig | StrPath | None = None,
     create: bool = True,
     adopt: bool | None = None,
+    recover: bool = False,
+    discard: bool = False,
+    force: bool = False,
+    topics: Iterable[str] | None = None,
     background: bool | None = None,
     on_event: Callable[[Event], None] | None = None,
     fs: FileSystem = LOCAL,
@@ -73,16 +81,25 @@ def open_store(
     of the other arguments only `config` counts then.
 
     `config` is a broker's configuration or the path of its `server.properties`, whose `log.dirs` count where
-    no roots are given. Missing roots are made unless `create` is off. `adopt` says whether partitions that
-    are not registered are taken in or set aside as `-stray`; by default they are taken in only where there is
-    no metadata at all. `on_event` hears of progress and trouble (`manager.events`). `fs` and `now_ms` are
-    for tests.
+    no roots are given. Missing roots are made unless `create` is off. `on_event` hears of progress and
+    trouble (`manager.events`). `fs` and `now_ms` are for tests.
 
     `background` says what happens by itself. By default a thread flushes by `flush.ms`, writes checkpoints
     and finishes what calls have asked for, such as the files of deleted topics; nothing else is deleted.
     With True it also applies retention and compaction, as a broker does, and removes `-delete` directories
     that it finds. With False there is no thread: `run_due_tasks` runs all that is due, retention and
     compaction included.
+
+    Opening changes nothing that was not asked for:
+
+    `recover`   A root that was not closed in order is refused (UncleanShutdownError), because recovery may
+                cut off damaged ends. With `recover` it is recovered, and what is cut is kept beside the log
+                (`<file>.from-<position>`), or not, with `discard`.
+    `adopt`     Partitions that the metadata does not know are left as they are and told in `Store.skipped`.
+                With `adopt` they are taken in, and those that cannot be are set aside as `-stray`. Where
+                there is no metadata at all and the root is nobody's, what is found is taken in anyway.
+    `force`     Partitions that other brokers hold too refuse appends, unless forced.
+    `topics`    Only these are opened; the others are not touched.
 
     Raises LogLockedError, naming the process, where another one has a root.
     """
@@ -99,4 +116,12 @@ def open_store(
     queue = TaskQueue(now_ms or (_clock_ms if background is False else _monotonic_ms))
     tell = Teller(on_event)
     env = Environment(fs, broker, now_ms or _clock_ms, queue, tell)
-    return Store(open_roots(paths, env, create=create, adopt=adopt), env, queue, background=background)
+    wishes = Wishes(
+        create=create,
+        adopt=adopt,
+        recover=recover,
+        discard=discard,
+        force=force,
+        topics=None if topics is None else frozenset(topics),
+    )
+    return Store(open_roots(paths, env, wishes), env, queue, background=background)

@@ -1,15 +1,18 @@
 """Opening a store: from root directories to topics whose logs are loaded.
 
-1. Every root is locked and says whose it is; all must belong to one node of one cluster. A root that cannot
-   be opened is offline, unless it is the one with the metadata.
-2. The metadata says which topics there are. Where there is no metadata at all, nobody has said yet: what is
-   found is adopted.
-3. Each directory meets its fate (`survey`).
-4. The logs are loaded, a few at a time in each root; a log that cannot be loaded is offline.
-5. Registered partitions that have no directory get one, as a broker gives them: creating a topic may have
+1. Every root is locked and looked at; all must belong to one node of one cluster. A root that cannot be
+   opened is offline, unless it is the first. A root that was not closed in order is refused unless recovery
+   was asked for. Up to here nothing has changed.
+2. The metadata says which topics there are. Where there is no metadata at all, and the roots are nobody's,
+   what is found is adopted.
+3. Each directory is judged (`survey`). What belongs to no topic is left as it is and reported; only with
+   `adopt` is it set aside.
+4. Roots are claimed. If that was asked for, they are recovered: all logs in them, as `tidelog recover` does.
+5. The logs are loaded, a few at a time in each root; a log that cannot be loaded is offline.
+6. Registered partitions that have no directory get one, as a broker gives them: creating a topic may have
    been cut short after it was registered.
-6. A bulk write that was cut short is carried out or taken back (`publishing`).
-7. What was adopted, and what the logs know better, is registered.
+7. A bulk write that was cut short is carried out or taken back (`publishing`).
+8. What was adopted or recovered is registered.
 """
 
 from __future__ import annotations
@@ -21,30 +24,39 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from tidelog.config import LogConfig
-from tidelog.errors import InvalidIndexError, InvalidInputError, LogError, TidelogError
+from tidelog.errors import InvalidIndexError, InvalidInputError, LogError, TidelogError, TopicExistsError
+from tidelog.layout.roots import (
+    Checkpoint,
+    Root,
+    Skipped,
+    check_clean,
+    check_no_partition,
+    hold_root,
+    unclean,
+)
 from tidelog.log import Log, Scheduler
 from tidelog.manager.brokerconfig import BrokerConfig
-from tidelog.manager.metadata.files import METADATA_DIRECTORY
+from tidelog.manager.metadata.files import home_of_metadata
 from tidelog.manager.metadata.registry import Registry
 from tidelog.manager.publishing.applying import check_pending, finish_pending
-from tidelog.manager.store.events import LogFailed, LogStrayed, RootWentOffline, Teller
+from tidelog.manager.store.events import LogFailed, RootWentOffline, Teller
 from tidelog.manager.store.loading import Loaded, LoadJob, load_logs
 from tidelog.manager.store.partition import Partition
 from tidelog.manager.store.placement import place
-from tidelog.manager.store.root import Checkpoint, Contents, Root, Skipped, open_root
-from tidelog.manager.store.survey import Fate, Found, Judged, judge
+from tidelog.manager.store.survey import Fate, Found, Judged, find_directories, judge, metadata_elsewhere
+from tidelog.manager.store.tidying import set_aside
 from tidelog.manager.store.topics import Topic, known_config
+from tidelog.manager.upkeep.kept_aside import KeepingFileSystem
+from tidelog.manager.upkeep.recovery import recover_logs
 from tidelog.storage import FileSystem
-from tidelog.storage.metadata import random_id, read_partition_metadata
+from tidelog.storage.metadata import random_id
 from tidelog.storage.names import (
-    PARTITION_METADATA_FILE,
     DirectoryState,
-    format_partition_directory,
 )
-from tidelog.storage.write_journal import JOURNAL_FILE
+from tidelog.storage.write_journal import JOURNAL_FILE, read_journal
 from tidelog.types import TopicPartition
 
-__all__ = ["Environment", "Opened", "open_roots"]
+__all__ = ["Environment", "Opened", "Wishes", "open_roots"]
 
 _logger = logging.getLogger(__name__)
 
@@ -87,6 +99,24 @@ class Environment:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What opening may do, and to what."""
+
+    create: bool = True
+    """Whether roots that are missing are made."""
+    adopt: bool | None = None
+    """Whether unregistered partitions are taken in, and those that cannot be set aside as `-stray`."""
+    recover: bool = False
+    """Whether roots that were not closed in order are recovered."""
+    discard: bool = False
+    """Whether what recovery cuts off is not kept."""
+    force: bool = False
+    """Whether partitions that other brokers hold too may be appended to."""
+    topics: frozenset[str] | None = None
+    """The topics to open; the others are not touched. None: all."""
+
+
 @dataclass(slots=True)
 class Opened:
     """What opening found."""
@@ -97,23 +127,50 @@ class Opened:
     deleted: list[str] = field(default_factory=list)
     """Directories that are waiting to be deleted."""
     skipped: list[Skipped] = field(default_factory=list)
+    unknown: list[tuple[Root, Judged]] = field(default_factory=list)
+    """Directories that belong to no topic, and are left as they are."""
     offline_roots: dict[str, BaseException] = field(default_factory=dict)
+    wishes: Wishes = field(default_factory=Wishes)
+    elsewhere: str | None = None
+    """Why topics cannot be made here: the metadata is on another disk."""
+
+    def why_missing(self, name: str) -> str:
+        """What to say of a topic that is not there."""
+        if name in self.registry.image.topics and name not in self.topics:
+            return f"topic {name!r} was not opened: this store is for {sorted(self.topics)} alone"
+        unknown = [one for _, one in self.unknown if one.topic == name]
+        if not unknown:
+            return f"there is no topic {name!r}"
+        why = self.elsewhere or f"{unknown[0].reason}; adopt=True (--adopt) takes it in"
+        return f"there is a directory {unknown[0].found.name}, but no topic {name!r}: {why}"
+
+    def check_free(self, topic: str, numbers: Sequence[int]) -> None:
+        """Refuse new partitions where directories of that name are, which no metadata knows."""
+        for root in self.roots:
+            for path in (root.file(f"{topic}-{number}") for number in numbers):
+                if root.offline is None and root.fs.exists(path):
+                    raise TopicExistsError(
+                        f"{path} is there, though no metadata knows it: take it in with adopt=True, or set "
+                        f"it aside with `tidelog tidy {root.path}`"
+                    )
 
 
-def open_roots(paths: Sequence[str], env: Environment, *, create: bool, adopt: bool | None) -> Opened:
+def open_roots(paths: Sequence[str], env: Environment, wishes: Wishes) -> Opened:
     """Open a store's roots and load what is in them."""
     if not paths:
         raise InvalidInputError("a store needs a root directory at least")
-    roots, offline = _open_roots(paths, env, create)
+    for path in paths:
+        check_no_partition(env.fs, path)
+    roots, offline = _hold_roots(paths, env, wishes.create)
     try:
-        return _Opening(roots, offline, env).run(adopt)
+        return _Opening(roots, offline, env, wishes).run()
     except BaseException:
         for root in roots:
             root.release()
         raise
 
 
-def _open_roots(
+def _hold_roots(
     paths: Sequence[str], env: Environment, create: bool
 ) -> tuple[list[Root], dict[str, BaseException]]:
     roots: list[Root] = []
@@ -122,7 +179,7 @@ def _open_roots(
     try:
         for path in paths:
             try:
-                root = open_root(path, env.fs, create=create, node_id=node_id, cluster_id=cluster_id)
+                root = hold_root(path, env.fs, create=create, node_id=node_id, cluster_id=cluster_id)
             except (OSError, InvalidIndexError) as error:
                 if not roots:  # the first one has the metadata, or would have it
                     raise
@@ -139,41 +196,69 @@ def _open_roots(
 
 
 class _Opening:
-    def __init__(self, roots: list[Root], offline: dict[str, BaseException], env: Environment) -> None:
+    def __init__(
+        self, roots: list[Root], offline: dict[str, BaseException], env: Environment, wishes: Wishes
+    ) -> None:
         self._env = env
         self._fs = env.fs
-        home = [root for root in roots if env.fs.exists(root.file(METADATA_DIRECTORY))]
-        if len(home) > 1:
-            both = " and ".join(root.path for root in home)
-            raise LogError(f"{both} both have a metadata log: they do not belong to one node")
-        registry = Registry(env.fs, (home or roots)[0].path, roots[0].identity.node_id, env.now_ms)
-        self._opened = Opened(roots, registry, offline_roots=offline)
-        self._contents: dict[Root, Contents] = {}
+        self._wishes = wishes
+        home = home_of_metadata(env.fs, [root.path for root in roots])
+        registry = Registry(env.fs, home, roots[0].identity.node_id, env.now_ms)
+        self._opened = Opened(roots, registry, offline_roots=offline, wishes=wishes)
         self._by_id = {root.identity.directory_id: root for root in roots}
         self._configs: dict[str, LogConfig] = {}
+        journals = (read_journal(env.fs, root.path).pending for root in roots)
+        self._pending = frozenset(
+            one.topic_partition.topic for write in journals if write for one in write.partitions
+        )
+        self._was_new = registry.is_new
+        self._recovered: set[Root] = set()
+        self._failed: dict[str, str] = {}
+        """Logs that could not be recovered, and why."""
 
-    def run(self, adopt: bool | None) -> Opened:
-        opened = self._opened
-        registry = opened.registry
+    def run(self) -> Opened:
+        opened, wishes = self._opened, self._wishes
         for root in opened.roots:
             check_pending(self._fs, root)
-        self._read_roots()
-        may_adopt = registry.is_new if adopt is None else adopt
-        judged = judge(self._found(), registry.image, adopt=may_adopt)
+        for root in opened.roots:
+            if not wishes.recover:
+                check_clean(self._fs, root.facts)
+            root.in_order = not unclean(self._fs, root.facts)
+        may_adopt = self._may_adopt()
+        judged = judge(self._found(), opened.registry.image, adopt=may_adopt)
+        for one in judged:
+            if one.fate is Fate.CONFLICT and one.topic not in opened.registry.image.topics:
+                raise LogError(one.reason)  # nothing is registered yet that could be offline
+        self._claim_roots()
+        if wishes.recover:
+            self._recover()
+        for root in opened.roots:
+            opened.skipped += root.facts.skipped
         self._make_topics(judged)
         jobs = self._settle(judged)
         self._load(jobs)
         self._make_missing()
+        self._note_untouched()
         self._finish_writes()
-        self._register()
+        if may_adopt or wishes.recover or self._was_new:
+            self._register()
         return opened
 
-    def _read_roots(self) -> None:
+    def _may_adopt(self) -> bool:
+        """Whether unregistered partitions are taken in: where nobody has said what belongs here, they are.
+
+        A root that is somebody's, by its `meta.properties`, has its metadata: if not here, on another disk.
+        """
+        if self._wishes.adopt is not None:
+            return self._wishes.adopt
+        nobodys = all(root.facts.meta is None or not root.facts.partitions for root in self._opened.roots)
+        return self._was_new and nobodys
+
+    def _claim_roots(self) -> None:
         opened = self._opened
         for root in list(opened.roots):
             try:
-                self._contents[root] = root.read()
-                opened.skipped += self._contents[root].skipped
+                root.claim()
             except OSError as error:
                 if root is opened.roots[0]:
                     raise
@@ -183,24 +268,32 @@ class _Opening:
                 root.release()
                 self._env.tell(RootWentOffline(root.path, str(error)))
 
-    def _found(self) -> list[Found]:
-        found = []
-        for root, contents in self._contents.items():
-            for name, parsed in contents.directories.items():
-                topic_id = None
-                if parsed.state is DirectoryState.LIVE:
-                    topic_id = self._topic_id(f"{root.file(name)}/{PARTITION_METADATA_FILE}")
-                found.append(Found(root.identity.directory_id, name, parsed, topic_id))
-        return found
+    def _recover(self) -> None:
+        """Recover the roots that were not closed in order: all that is in them, whoever knows it."""
+        for root in self._opened.roots:
+            if root.in_order:
+                continue
+            keeping = None if self._wishes.discard else KeepingFileSystem(self._fs)
+            done = recover_logs(
+                keeping or self._fs,
+                root,
+                list(root.facts.partitions),
+                image=self._opened.registry.image,
+                defaults=self._env.config.topic_defaults,
+                threads=self._env.config.num_recovery_threads_per_data_dir,
+                tell=self._env.tell,
+            )
+            self._failed |= {one.path: one.error for one in done if one.error is not None}
+            self._recovered.add(root)
+            root.in_order = all(one.error is None for one in done)
+            for name, size in keeping.kept if keeping is not None else ():
+                _logger.warning("recovery has kept %d bytes that it cut off in %s", size, name)
 
-    def _topic_id(self, path: str) -> uuid.UUID | None:
-        try:
-            return read_partition_metadata(self._fs, path).topic_id
-        except FileNotFoundError:
-            return None
-        except (OSError, InvalidIndexError) as error:
-            self._opened.skipped.append(Skipped(path, str(error)))
-            return None
+    def _found(self) -> list[Found]:
+        report = self._opened.skipped.append
+        roots = self._opened.roots
+        each = (find_directories(self._fs, one.facts, one.identity.directory_id, report) for one in roots)
+        return [found for listed in each for found in listed]
 
     # Topics
 
@@ -209,14 +302,20 @@ class _Opening:
         topics = self._opened.topics
         image = self._opened.registry.image
         node_id = self._opened.roots[0].identity.node_id
+        here = {one.found.topic_partition for one in judged if one.fate in (Fate.LOAD, Fate.CONFLICT)}
         for name, known in image.topics.items():
+            if not self._is_wanted(name):
+                continue
             topic = topics[name] = Topic(name, known.topic_id, image.topic_config(name))
             for number, facts in known.partitions.items():
-                if node_id in facts.replicas:
-                    partition = TopicPartition(name, number)
-                    topic.partitions[number] = Partition(partition, known.topic_id, facts.leader_epoch)
+                partition = TopicPartition(name, number)
+                if node_id in facts.replicas or partition in here:
+                    others = tuple(replica for replica in facts.replicas if replica != node_id)
+                    made = Partition(partition, known.topic_id, facts.leader_epoch, others)
+                    made.force = self._wishes.force
+                    topic.partitions[number] = made
         ids: dict[str, uuid.UUID] = {}
-        adopted = [one for one in judged if one.fate is Fate.ADOPT]
+        adopted = [one for one in judged if one.fate is Fate.ADOPT and self._is_wanted(one.topic)]
         for one in adopted:
             if one.found.topic_id is not None:
                 ids[one.found.topic_partition.topic] = one.found.topic_id
@@ -231,6 +330,10 @@ class _Opening:
             self._configs[topic.name] = config
             self._opened.skipped += [Skipped(f"config of topic {topic.name}", fault) for fault in faults]
 
+    def _is_wanted(self, topic: str) -> bool:
+        """Whether a topic is to be opened: it was asked for, or a write to it has to be finished."""
+        return self._wishes.topics is None or topic in self._wishes.topics or topic in self._pending
+
     def _partition(self, partition: TopicPartition) -> Partition:
         return self._opened.topics[partition.topic].partitions[partition.partition]
 
@@ -240,30 +343,29 @@ class _Opening:
         """Act on the fates; what is to be loaded."""
         jobs: dict[Root, list[LoadJob]] = {root: [] for root in self._opened.roots}
         for one in judged:
-            root = self._by_id[one.found.directory_id]
+            root = self._by_id.get(one.found.directory_id)
+            if root is None:  # it went offline since
+                continue
             path = root.file(one.found.name)
+            wanted = self._is_wanted(one.topic)
             match one.fate:
                 case Fate.DELETE:
                     self._opened.deleted.append(path)
+                case Fate.STRAY if self._wishes.adopt:
+                    set_aside(self._fs, root, one, self._env.tell)
                 case Fate.STRAY:
-                    self._stray(root, one)
-                case Fate.CONFLICT:
-                    if one.found.topic_partition.topic not in self._opened.topics:
-                        raise LogError(one.reason)  # nothing is registered yet that could be offline
+                    self._opened.unknown.append((root, one))
+                    self._opened.skipped.append(Skipped(path, f"{one.reason}; left as it is"))
+                case Fate.CONFLICT if wanted:
                     self._fail(one.found.topic_partition, path, LogError(one.reason), root)
-                case Fate.LOAD | Fate.ADOPT:
+                case Fate.LOAD | Fate.ADOPT if wanted and path in self._failed:
+                    error = LogError(f"it could not be recovered: {self._failed[path]}")
+                    self._fail(one.found.topic_partition, path, error, root)
+                case Fate.LOAD | Fate.ADOPT if wanted:
                     jobs[root].append(self._job(root, one, path))
-                case Fate.LEAVE:
+                case _:
                     pass
         return jobs
-
-    def _stray(self, root: Root, one: Judged) -> None:
-        partition = one.found.topic_partition
-        path = root.file(format_partition_directory(partition, DirectoryState.STRAY))
-        self._fs.rename(root.file(one.found.name), path)
-        self._fs.sync_directory(root.path)
-        _logger.warning("%s became %s: %s", root.file(one.found.name), path, one.reason)
-        self._env.tell(LogStrayed(partition, path, one.reason))
 
     def _fail(self, partition: TopicPartition, path: str, error: Exception, root: Root) -> None:
         self._partition(partition).go_offline(error, root)
@@ -271,7 +373,7 @@ class _Opening:
         self._env.tell(LogFailed(partition, path, str(error)))
 
     def _job(self, root: Root, one: Judged, path: str) -> LoadJob:
-        contents, partition = self._contents[root], one.found.topic_partition
+        partition = one.found.topic_partition
         topic = self._opened.topics[partition.topic]
         point = root.checkpoints[Checkpoint.RECOVERY_POINTS].get(partition, 0)
         start = root.checkpoints[Checkpoint.LOG_STARTS].get(partition, 0)
@@ -283,7 +385,7 @@ class _Opening:
                 path,
                 self._configs[topic.name],
                 topic_id=None if known else topic.topic_id,
-                clean=contents.clean,
+                clean=True,
                 log_start_offset=start,
                 recovery_point=point,
                 recovered=recovered,
@@ -299,9 +401,10 @@ class _Opening:
                 root.path,
                 jobs[root],
                 fs=self._fs,
-                clean=self._contents[root].clean,
+                clean=True,
                 threads=self._env.config.num_recovery_threads_per_data_dir,
-                tell=self._env.tell,
+                # Of a root that was recovered, that is what is told.
+                tell=Teller() if root in self._recovered else self._env.tell,
             )
 
         roots = self._opened.roots
@@ -325,6 +428,11 @@ class _Opening:
             for partition in topic:
                 if partition.root is not None or known is None:
                     continue
+                if partition.others:
+                    partition.go_offline(
+                        LogError(f"brokers {list(partition.others)} hold it, this disk does not")
+                    )
+                    continue
                 number = partition.topic_partition.partition
                 self._make(topic, partition, known.partitions[number].directories)
 
@@ -334,7 +442,7 @@ class _Opening:
             partition.go_offline(LogError("the root that has it is not open"))
             return
         if root is None:
-            counts = {root: len(self._contents[root].directories) for root in self._opened.roots}
+            counts = {root: len(root.facts.directories) for root in self._opened.roots}
             root = place([0], self._opened.roots, counts)[0]
         path = root.file(str(partition.topic_partition))
         try:
@@ -343,6 +451,18 @@ class _Opening:
             partition.attach(log, root)
         except (OSError, TidelogError) as error:
             self._fail(partition.topic_partition, path, error, root)
+
+    def _note_untouched(self) -> None:
+        """Note what nobody here has opened, and whether the metadata that should know it is elsewhere."""
+        opened = self._opened
+        mine = {one.topic_partition for topic in opened.topics.values() for one in topic}
+        for root in opened.roots:
+            root.untouched = frozenset(root.facts.partitions.values()) - mine
+        unknown = [
+            one.found.name for _, one in opened.unknown if one.found.parsed.state is DirectoryState.LIVE
+        ]
+        registry = opened.registry
+        opened.elsewhere = metadata_elsewhere(registry.image, registry.in_log, unknown)
 
     def _finish_writes(self) -> None:
         for root in self._opened.roots:

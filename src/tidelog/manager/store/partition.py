@@ -17,18 +17,24 @@ from typing import TypeVar, Unpack
 
 import pyarrow as pa
 
-from tidelog.errors import InvalidInputError, LogClosedError, LogOfflineError
+from tidelog.errors import (
+    InvalidInputError,
+    LogClosedError,
+    LogOfflineError,
+    ReplicatedTopicError,
+    TidelogError,
+)
+from tidelog.layout.roots import Root
 from tidelog.log import AppendOrigin, FetchData, Log, LogAppendInfo
 from tidelog.log.append.incoming import AppendOptions, Incoming
 from tidelog.log.read.reader import DEFAULT_READ_BYTES
 from tidelog.log.read.reading import to_arrow
-from tidelog.manager.store.root import Root
 from tidelog.records.record import STORED_COLUMNS, StoredRecord, from_arrow
 from tidelog.records.schema import Projection
 from tidelog.storage.forks import watch
 from tidelog.types import FetchIsolation, TimestampOffset, TopicPartition
 
-__all__ = ["FlushTimes", "Partition"]
+__all__ = ["FlushTimes", "Partition", "close_in_order", "refuse_replicated"]
 
 _T = TypeVar("_T")
 _EVERYTHING = Projection.of(STORED_COLUMNS)
@@ -53,8 +59,18 @@ class FlushTimes:
 class Partition:
     """A partition: append to it, read from it."""
 
-    def __init__(self, topic_partition: TopicPartition, topic_id: uuid.UUID, leader_epoch: int) -> None:
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: uuid.UUID,
+        leader_epoch: int,
+        others: tuple[int, ...] = (),
+    ) -> None:
         self.topic_partition = topic_partition
+        self.others = others
+        """The other brokers that hold a replica, as the metadata says."""
+        self.force = False
+        """Whether it may be appended to although others hold it too."""
         self.topic_id = topic_id
         self.leader_epoch = leader_epoch
         """The epoch that appends are written in."""
@@ -68,6 +84,7 @@ class Partition:
         self._log: Log | None = None
         self._root: Root | None = None
         self._offline: BaseException | None = None
+        self._attached_end = 0
         watch(self)
 
     def __repr__(self) -> str:
@@ -104,6 +121,11 @@ class Partition:
             return "it was not loaded"
         return "its disk failed" if self._log.is_offline else None
 
+    @property
+    def has_grown(self) -> bool:
+        """Whether it was appended to or cut since it got its log."""
+        return self._log is not None and self._log.log_end_offset != self._attached_end
+
     def assign(self, root: Root) -> None:
         """Say where its log will be."""
         self._root = root
@@ -114,6 +136,7 @@ class Partition:
         with self.gate:
             self._log, self._root = log, root
             self.was_online = True
+            self._attached_end = log.log_end_offset
             self.leader_epoch = max(self.leader_epoch, log.latest_epoch or 0)
 
     def go_offline(self, why: BaseException, root: Root | None = None) -> None:
@@ -140,6 +163,7 @@ class Partition:
         records: Incoming,
         *,
         sync: bool = False,
+        force: bool = False,
         leader_epoch: int | None = None,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         **options: Unpack[AppendOptions],
@@ -148,10 +172,13 @@ class Partition:
 
         A reader of record batches, such as `tidelog.scan` returns, is appended batch by batch; columns that
         say where a record was are left out. With `sync` the records are on the disk when it returns
-        (`flush.messages=1` makes that so always).
+        (`flush.messages=1` makes that so always). A partition that other brokers hold too is refused without
+        `force`: a follower of theirs that this replica became would cut the records off.
         """
+        if self.others and not force:
+            self.check_single()
         if isinstance(records, pa.RecordBatchReader):
-            return self._append_reader(records, sync, leader_epoch, origin, options)
+            return self._append_reader(records, sync, force, leader_epoch, origin, options)
         with self.gate:
             log = self.log
             epoch = self.leader_epoch if leader_epoch is None else leader_epoch
@@ -166,6 +193,7 @@ class Partition:
         self,
         reader: pa.RecordBatchReader,
         sync: bool,
+        force: bool,
         leader_epoch: int | None,
         origin: AppendOrigin,
         options: AppendOptions,
@@ -176,13 +204,19 @@ class Partition:
         last: LogAppendInfo | None = None
         for batch in reader:
             if batch.num_rows:
-                last = self.append(batch.select(wanted), leader_epoch=leader_epoch, origin=origin, **options)
+                rows = batch.select(wanted)
+                last = self.append(rows, force=force, leader_epoch=leader_epoch, origin=origin, **options)
                 first = first or last
         if first is None or last is None:
             raise InvalidInputError("the reader holds no records: nothing was appended")
         if sync:
             self.flush()
         return last._replace(first_offset=first.first_offset)
+
+    def check_single(self) -> None:
+        """Refuse a partition that other brokers hold too, unless that is known and wanted."""
+        if self.others and not self.force:
+            raise refuse_replicated(self.topic_partition, self.others)
 
     def flush(self) -> None:
         """Return when everything is on the disk."""
@@ -292,3 +326,25 @@ class Partition:
                 with self.gate:  # whoever replaces it has finished then
                     if self._log is log:
                         raise
+
+
+def close_in_order(partition: Partition) -> bool:
+    """Close a partition's log; whether that went well, so that it can be trusted at the next start."""
+    if not partition.is_online:
+        return False
+    try:
+        with partition.gate:
+            partition.log.close()
+        return True
+    except (OSError, TidelogError) as error:
+        partition.go_offline(error)
+        return False
+
+
+def refuse_replicated(partition: TopicPartition, others: Iterable[int]) -> ReplicatedTopicError:
+    """The error that says that other brokers hold a partition too."""
+    return ReplicatedTopicError(
+        f"brokers {', '.join(map(str, others))} hold {partition} too: records that are appended to this disk "
+        "alone are cut off when its broker follows another. Produce through the cluster, or say force=True "
+        "(--force) if this replica is the one that counts"
+    )

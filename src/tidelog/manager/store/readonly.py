@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 import pyarrow as pa
 
 from tidelog.errors import InvalidInputError, TidelogError, UnknownTopicOrPartitionError
+from tidelog.layout.roots import Checkpoint, Skipped
 from tidelog.log.read.reader import DEFAULT_READ_BYTES
 from tidelog.log.read.reading import FetchData, to_arrow
 from tidelog.manager.metadata.files import read_cluster_metadata
 from tidelog.manager.metadata.image import MetadataImage
 from tidelog.manager.store.metrics import PartitionMetrics, StoreMetrics
 from tidelog.manager.store.partition import FlushTimes
-from tidelog.manager.store.root import Checkpoint, Skipped
 from tidelog.records.record import STORED_COLUMNS, StoredRecord, from_arrow
 from tidelog.records.schema import Projection
 from tidelog.scanning.fetching import LogEnds, fetch, log_ends

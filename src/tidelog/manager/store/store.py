@@ -28,11 +28,13 @@ from tidelog.errors import (
     FlushError,
     InvalidInputError,
     LogClosedError,
+    LogError,
     LogOfflineError,
     TidelogError,
     TopicExistsError,
     UnknownTopicOrPartitionError,
 )
+from tidelog.layout.roots import Root, Skipped
 from tidelog.log import Log
 from tidelog.manager.background.cleaner_states import CleanerStates
 from tidelog.manager.background.cleaning import Cleaning
@@ -43,9 +45,9 @@ from tidelog.manager.store.creation import Creation
 from tidelog.manager.store.metrics import StoreMetrics, measure
 from tidelog.manager.store.moves import move_log, unfinished_moves
 from tidelog.manager.store.opening import Environment, Opened
-from tidelog.manager.store.partition import Partition
-from tidelog.manager.store.root import Root, Skipped
-from tidelog.manager.store.topics import Topic, known_config
+from tidelog.manager.store.partition import Partition, close_in_order
+from tidelog.manager.store.tidying import set_aside
+from tidelog.manager.store.topics import Topic, known_config, texts
 from tidelog.storage.forks import is_orphan, watch
 from tidelog.storage.metadata import random_id
 from tidelog.storage.names import (
@@ -182,7 +184,7 @@ class Store:
         try:
             return self._topics[name]
         except KeyError:
-            raise UnknownTopicOrPartitionError(f"there is no topic {name!r}") from None
+            raise UnknownTopicOrPartitionError(self._opened.why_missing(name)) from None
 
     def partition(self, topic: str, number: int = 0) -> Partition:
         """A partition of a topic."""
@@ -225,14 +227,16 @@ class Store:
         self, topics: Mapping[str, int | None], config: Mapping[str, object] | None = None
     ) -> list[Topic]:
         """As `create_topic`, several with one configuration: all are registered in one step."""
-        settings = _texts(config or {})
+        settings = texts(config or {})
         log_config = LogConfig.from_properties(settings, self._env.config.topic_defaults)
         counts = {name: self._count(name, partitions) for name, partitions in topics.items()}
         with self._env.tell.deferring(), self._lock:
             self._check_open()
             for name in counts:
-                if name == CLUSTER_METADATA_TOPIC or name in self._topics:
+                if name == CLUSTER_METADATA_TOPIC or name in self._opened.registry.image.topics:
                     raise TopicExistsError(f"there is a topic {name!r} already")
+            if self._opened.elsewhere is not None and not self._opened.wishes.force:
+                raise LogError(self._opened.elsewhere)
             made = [Topic(name, random_id(), settings) for name in counts]
             self._add_partitions([(topic, range(counts[topic.name])) for topic in made], log_config)
             return made
@@ -259,6 +263,8 @@ class Store:
 
     def _add_partitions(self, topics: Sequence[tuple[Topic, Sequence[int]]], config: LogConfig) -> None:
         """Make partitions of one topic, or of several new ones: all of them or none (`creation`)."""
+        for topic, numbers in topics:
+            self._opened.check_free(topic.name, numbers)
         is_new = all(topic.name not in self._topics for topic, _ in topics)
         made = self._creation.add(topics, config, is_new=is_new)
         for (topic, _), new in zip(topics, made, strict=True):
@@ -297,7 +303,7 @@ class Store:
         with self._env.tell.deferring(), self._lock:
             self._check_open()
             topic = self.topic(name)
-            settings = dict(topic.config) | _texts(
+            settings = dict(topic.config) | texts(
                 {key: value for key, value in changes.items() if value is not None}
             )
             for key, value in changes.items():
@@ -372,6 +378,20 @@ class Store:
         with self._lock:
             self._opened.registry.register([self.topic(name).registration()])
 
+    def tidy(self) -> dict[str, str]:
+        """Set directories that belong to no topic aside as `-stray`, as a broker does; old and new paths."""
+        with self._env.tell.deferring(), self._lock:
+            self._check_open()
+            if self._opened.elsewhere is not None and not self._opened.wishes.force:
+                raise LogError(self._opened.elsewhere)
+            done = {}
+            while self._opened.unknown:
+                root, one = self._opened.unknown.pop()
+                done[root.file(one.found.name)] = set_aside(self._env.fs, root, one, self._env.tell)
+                root.untouched -= {one.found.topic_partition}
+            self._maintenance.checkpoint()
+            return done
+
     # Maintenance
 
     def flush(self) -> None:
@@ -439,7 +459,9 @@ class Store:
                 root.release()
 
     def _register_what_logs_know(self) -> None:
-        """Leader epochs and producer ids that are newer than the metadata's."""
+        """Leader epochs and producer ids that are newer than the metadata's, if anything was written."""
+        if not any(partition.has_grown for partition in self._partitions()):
+            return
         online = [partition for partition in self._partitions() if partition.is_online]
         producers = [producer for partition in online for producer in partition.log.active_producers]
         try:
@@ -456,11 +478,11 @@ class Store:
         mine = {root: [one for one in self._partitions() if one.root is root] for root in roots}
         threads = max(1, len(roots) * self._env.config.num_recovery_threads_per_data_dir)
         with ThreadPoolExecutor(threads, thread_name_prefix="tidelog-close") as pool:
-            in_order = {root: pool.map(_close_in_order, partitions) for root, partitions in mine.items()}
+            in_order = {root: pool.map(close_in_order, partitions) for root, partitions in mine.items()}
             whole = {root for root, answers in in_order.items() if all(list(answers))}
         self._maintenance.checkpoint()
         for root in whole:
-            if root.offline is None:
+            if root.offline is None and root.in_order:
                 try:
                     root.write_clean_shutdown()
                 except OSError as error:
@@ -468,23 +490,3 @@ class Store:
         for partition in self._partitions():
             if partition.is_online:
                 partition.detach()
-
-
-def _close_in_order(partition: Partition) -> bool:
-    """Close a partition's log; whether that went well, so that it can be trusted at the next start."""
-    if not partition.is_online:
-        return False
-    try:
-        with partition.gate:
-            partition.log.close()
-        return True
-    except (OSError, TidelogError) as error:
-        partition.go_offline(error)
-        return False
-
-
-def _texts(config: Mapping[str, object]) -> dict[str, str]:
-    """Values as Kafka writes them."""
-    return {
-        key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in config.items()
-    }

@@ -1,9 +1,12 @@
 """What becomes of each directory that is found in the roots. A pure decision.
 
+"Stray" is what belongs to no topic. Opening leaves it as it is and reports it; it is renamed `-stray` only if
+that is asked for (`adopt`, `Store.tidy`, `tidelog tidy`), as brokers do at each start.
+
 directory                                      fate
 ------------------------------------------     ----------------------------------------------------------
 __cluster_metadata-0                           left alone, always
--stray                                         left alone
+-stray                                         left alone (`tidelog unstray` takes it back)
 -delete                                        deleted after a while
 -future, registered                            left alone: a copy under way, which its move will want
 -future, not registered                        stray, or left alone where what is not registered is adopted
@@ -19,15 +22,33 @@ from __future__ import annotations
 
 import enum
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from tidelog.errors import InvalidIndexError, LogError
+from tidelog.layout.roots import RootFacts, Skipped, look_at
+from tidelog.manager.metadata.files import home_of_metadata, read_cluster_metadata
 from tidelog.manager.metadata.image import MetadataImage
-from tidelog.storage.metadata import format_id
-from tidelog.storage.names import CLUSTER_METADATA_TOPIC, DirectoryState, PartitionDirectoryName
+from tidelog.storage import FileSystem
+from tidelog.storage.metadata import format_id, read_partition_metadata
+from tidelog.storage.names import (
+    CLUSTER_METADATA_TOPIC,
+    PARTITION_METADATA_FILE,
+    DirectoryState,
+    PartitionDirectoryName,
+)
 from tidelog.types import TopicPartition
 
-__all__ = ["Fate", "Found", "Judged", "judge"]
+__all__ = [
+    "Fate",
+    "Found",
+    "Judged",
+    "Unknown",
+    "find_directories",
+    "find_unknown",
+    "judge",
+    "metadata_elsewhere",
+]
 
 
 class Fate(enum.Enum):
@@ -63,6 +84,11 @@ class Judged:
     found: Found
     fate: Fate
     reason: str = ""
+
+    @property
+    def topic(self) -> str:
+        """The topic whose it is, by its name."""
+        return self.found.topic_partition.topic
 
 
 def judge(found: Iterable[Found], image: MetadataImage, *, adopt: bool) -> list[Judged]:
@@ -135,3 +161,71 @@ def _settle(one: Judged, twins: Sequence[Judged], image: MetadataImage) -> Judge
     return Judged(
         one.found, Fate.STRAY, "another root has the partition; a move to or from here was cut short"
     )
+
+
+# ---- looking
+
+
+def find_directories(
+    fs: FileSystem,
+    facts: RootFacts,
+    directory_id: uuid.UUID,
+    report: Callable[[Skipped], object] = lambda skipped: None,
+) -> list[Found]:
+    """The partitions' directories of a root, as they are to be judged."""
+    found = []
+    for name, parsed in facts.directories.items():
+        topic_id = None
+        path = f"{facts.path}/{name}/{PARTITION_METADATA_FILE}"
+        if parsed.state is DirectoryState.LIVE:
+            try:
+                topic_id = read_partition_metadata(fs, path).topic_id
+            except FileNotFoundError:
+                pass
+            except (OSError, InvalidIndexError) as error:
+                report(Skipped(path, str(error)))
+        found.append(Found(directory_id, name, parsed, topic_id))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Directories that belong to no topic."""
+
+    found: list[tuple[str, str]]
+    """The path and the reason of each."""
+    elsewhere: str | None
+    """Why it cannot be said that they belong to none: the metadata is on another disk."""
+
+    def check_home(self) -> None:
+        """Refuse to act on them where the metadata is elsewhere."""
+        if self.elsewhere is not None:
+            raise LogError(self.elsewhere)
+
+
+def metadata_elsewhere(image: MetadataImage, in_log: bool, unknown: Sequence[str]) -> str | None:
+    """Whether the metadata that should know these directories is on another disk: what to say then."""
+    if not unknown or in_log or image.topics:
+        return None
+    return (
+        f"{len(unknown)} partitions ({unknown[0]}...) are here that no metadata here knows: this is one of "
+        "several disks of a broker, and the metadata is on another. Name all of the broker's log.dirs, or "
+        "take in what is here with adopt=True (--adopt)"
+    )
+
+
+def find_unknown(fs: FileSystem, roots: Sequence[str]) -> Unknown:
+    """The directories of one node's roots that opening would leave as they are; nothing is changed."""
+    metadata = read_cluster_metadata(fs, home_of_metadata(fs, roots))
+    paths: dict[uuid.UUID, str] = {}
+    found: list[Found] = []
+    for path in roots:
+        facts = look_at(fs, path)
+        given = None if facts.meta is None else facts.meta.directory_id
+        directory_id = given or uuid.uuid4()
+        paths[directory_id] = path
+        found += find_directories(fs, facts, directory_id)
+    judged = [one for one in judge(found, metadata.image, adopt=False) if one.fate is Fate.STRAY]
+    named = [(f"{paths[one.found.directory_id]}/{one.found.name}", one.reason) for one in judged]
+    live = [one.found.name for one in judged if one.found.parsed.state is DirectoryState.LIVE]
+    return Unknown(named, metadata_elsewhere(metadata.image, metadata.in_log, live))

@@ -15,7 +15,7 @@ from tidelog.errors import ConfigError, UnknownTopicOrPartitionError
 from tidelog.manager.metadata.registration import Place, Registration
 from tidelog.manager.store.partition import Partition
 
-__all__ = ["Topic", "known_config"]
+__all__ = ["Topic", "known_config", "texts"]
 
 
 @dataclass(slots=True)
@@ -48,7 +48,11 @@ class Topic:
         return len(self.partitions)
 
     def registration(self) -> Registration:
-        """The topic as the metadata should know it; partitions whose root is not known are left out."""
+        """The topic as the metadata should know it.
+
+        Left out are partitions whose root is not known, and those that other brokers hold too: the cluster
+        knows more about them than one disk.
+        """
         return Registration(
             self.name,
             self.topic_id,
@@ -56,7 +60,7 @@ class Topic:
             {
                 number: Place(partition.root.identity.directory_id, partition.leader_epoch)
                 for number, partition in self.partitions.items()
-                if partition.root is not None
+                if partition.root is not None and not partition.others
             },
         )
 
@@ -84,3 +88,10 @@ def known_config(config: Mapping[str, str], defaults: LogConfig) -> tuple[LogCon
         return LogConfig.from_properties(understood, defaults), faults
     except ConfigError as error:  # each is right, but not all together
         return defaults, [*faults, str(error)]
+
+
+def texts(config: Mapping[str, object]) -> dict[str, str]:
+    """Values as Kafka writes them."""
+    return {
+        key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in config.items()
+    }

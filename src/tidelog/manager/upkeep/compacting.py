@@ -1,8 +1,8 @@
 """Compacting logs at rest: a root's compacted topics or one partition, without opening a store.
 
-1. The root is locked; its clean-shutdown file is taken away, durably: from here on a crash is a crash.
-   Without that file the logs are recovered past their recovery points, as at any other opening. A directory
-   that is in no root has none of that: its files are taken as they are, and nobody else may use them.
+1. The root is held; its clean-shutdown file is taken away, durably: from here on a crash is a crash. A root
+   that was not closed in order is refused. A directory that is in no root has none of that: its files are
+   taken as they are, and nobody else may use them.
 2. The log is opened. Its high watermark is its end, or what the checkpoint says if that is less.
 3. The active segment is rolled, so that everything up to the last stable offset can be cleaned.
 4. It is cleaned from the cleaner's checkpoint on, or from its start; the checkpoint moves after each round.
@@ -26,16 +26,13 @@ from tidelog.cleanup.offset_map import OffsetMap
 from tidelog.cleanup.splitting import clean_splitting
 from tidelog.config import LogConfig
 from tidelog.errors import InvalidInputError, LogError, TidelogError
+from tidelog.layout.roots import Checkpoint, Offsets, Root, check_clean, hold_root, read_checkpoint
 from tidelog.log import Log
 from tidelog.manager.metadata.files import read_cluster_metadata
 from tidelog.manager.metadata.image import MetadataImage
-from tidelog.manager.store.root import NO_BROKER_EPOCH, Checkpoint
 from tidelog.manager.store.topics import known_config
-from tidelog.storage import FileSystem, read_offset_checkpoint, write_offset_checkpoint
-from tidelog.storage.lock import RootLock
-from tidelog.storage.metadata import read_clean_shutdown, write_clean_shutdown
+from tidelog.storage import FileSystem
 from tidelog.storage.names import (
-    CLEAN_SHUTDOWN_FILE,
     CLUSTER_METADATA_TOPIC,
     META_PROPERTIES_FILE,
     parse_partition_directory,
@@ -142,57 +139,43 @@ def compact_at_rest(
 
 
 class _Hold:
-    """The hold on a root: its lock, its clean-shutdown file and its checkpoints."""
+    """The hold on a root (`layout.roots`); nothing is held of a directory that is in none."""
 
-    def __init__(self, fs: FileSystem, root: str) -> None:
+    def __init__(self, fs: FileSystem, path: str) -> None:
         self._fs = fs
-        self._root = root
-        self._known = fs.exists(f"{root}/{META_PROPERTIES_FILE}")
-        self._lock: RootLock | None = None
-        self._epoch = NO_BROKER_EPOCH
+        self._path = path
+        self._root: Root | None = None
         self._open = 0
-        self._checkpoints: dict[Checkpoint, dict[TopicPartition, int]] = {}
-        self.clean = not self._known
-        """Whether the logs were closed in order."""
 
     def __enter__(self) -> Self:
-        """Take it."""
-        if not self._known:
+        """Take it; a root that was not closed in order is refused."""
+        if not self._fs.exists(f"{self._path}/{META_PROPERTIES_FILE}"):
             return self
-        self._lock = RootLock(self._root)
+        root = hold_root(self._path, self._fs)
         try:
             self._check_journal()
-            path = self._file(CLEAN_SHUTDOWN_FILE)
-            self.clean = self._fs.exists(path)
-            if self.clean:
-                epoch = read_clean_shutdown(self._fs, path)
-                self._epoch = NO_BROKER_EPOCH if epoch is None else epoch
-                self._fs.unlink(path)
-                self._fs.sync_directory(self._root)
+            check_clean(self._fs, root.facts)
+            root.take_clean_shutdown()
         except BaseException:
-            self._lock.release()
+            root.release()
             raise
+        self._root = root
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Say that all is in order, if it is, and let go."""
-        if self._lock is None:
+        if self._root is None:
             return
-        try:
-            if self.clean and not self._open:
-                write_clean_shutdown(self._fs, self._file(CLEAN_SHUTDOWN_FILE), self._epoch)
-        finally:
-            self._lock.release()
-
-    def _file(self, name: str) -> str:
-        return f"{self._root}/{name}"
+        with self._root as root:
+            if not self._open:
+                root.write_clean_shutdown()
 
     def _check_journal(self) -> None:
-        if read_journal(self._fs, self._root).pending is not None:
+        if read_journal(self._fs, self._path).pending is not None:
             raise LogError(
-                f"a bulk write to {self._root} was cut short ({JOURNAL_FILE}): open the root with "
+                f"a bulk write to {self._path} was cut short ({JOURNAL_FILE}): open the root with "
                 "tidelog.open first, which finishes it or takes it back"
             )
 
@@ -204,18 +187,16 @@ class _Hold:
         """It was closed in order."""
         self._open -= 1
 
-    def checkpoint(self, kind: Checkpoint) -> dict[TopicPartition, int]:
+    def checkpoint(self, kind: Checkpoint) -> Offsets:
         """What a checkpoint says."""
-        if kind not in self._checkpoints:
-            self._checkpoints[kind] = read_offset_checkpoint(self._fs, self._file(kind.value))
-        return self._checkpoints[kind]
+        if self._root is None:
+            return read_checkpoint(self._fs, self._path, kind)
+        return self._root.checkpoints[kind]
 
     def write(self, kind: Checkpoint, partition: TopicPartition, offset: int) -> None:
         """Say something of a partition in a checkpoint, durably; nothing where there is no root."""
-        if self._known:
-            offsets = self.checkpoint(kind)
-            offsets[partition] = offset
-            write_offset_checkpoint(self._fs, self._file(kind.value), offsets)
+        if self._root is not None:
+            self._root.add_to_checkpoint(kind, {partition: offset})
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +230,7 @@ class _Job:
         log = Log.open(
             self.path,
             self.config,
-            clean=hold.clean,
+            clean=True,
             log_start_offset=hold.checkpoint(Checkpoint.LOG_STARTS).get(partition, 0),
             recovery_point=hold.checkpoint(Checkpoint.RECOVERY_POINTS).get(partition, 0),
             fs=self.request.fs,

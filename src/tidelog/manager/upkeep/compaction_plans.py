@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tidelog.cleanup.choice import LogFacts, LogToClean, plan_cleaning, when_rolled
+from tidelog.layout.roots import Checkpoint, read_checkpoint
 from tidelog.manager.metadata.files import read_cluster_metadata
-from tidelog.manager.store.root import Checkpoint
 from tidelog.manager.upkeep.compacting import Compaction, compaction_config
 from tidelog.scanning.fetching import log_ends
 from tidelog.scanning.partitions import find_partitions, look_steadily
 from tidelog.scanning.views import segment_views
-from tidelog.storage import read_offset_checkpoint
 from tidelog.storage.names import parse_partition_directory
 from tidelog.types import TopicPartition
 
@@ -33,7 +32,7 @@ def plan_at_rest(request: Compaction) -> Iterator[PlannedCompaction]:
     """Look at one log after the other; the clean ones are told too, those that are not compacted are not."""
     image = read_cluster_metadata(request.fs, request.root).image
     marks, cleaned = (
-        read_offset_checkpoint(request.fs, f"{request.root}/{kind.value}")
+        read_checkpoint(request.fs, request.root, kind)
         for kind in (Checkpoint.HIGH_WATERMARKS, Checkpoint.CLEANED)
     )
     for name in request.names:

@@ -1,6 +1,10 @@
 """A file system that copies aside what is cut off log files, or removed with them, before it is gone.
 
-    <keep>/<partition>/<file>.from-<position>       the bytes of that file from that position on
+    <partition>/<file>.from-<position>              the bytes of that file from that position on
+    <keep>/<partition>/<file>.from-<position>       likewise, where a place for them is given
+
+In a partition's directory they are on the same disk, brokers and stores pass over them, and they go with the
+partition. Zeros at the end, which preallocation leaves, are not kept.
 
 It stands between recovery and the disk, so that nothing can be cut that is not kept, whatever the reason.
 Files that are on their way out by name (`.deleted`) and indexes, which can be made anew, are not kept.
@@ -21,28 +25,37 @@ if TYPE_CHECKING:
 __all__ = ["KeepingFileSystem"]
 
 _CHUNK = 8 << 20
+_MANY_ZEROS = 4096
+"""More than a batch ends with."""
 
 
 class KeepingFileSystem:
     """Another file system, with a place for what is cut."""
 
-    def __init__(self, inner: FileSystem, keep: str) -> None:
-        """`keep` is an existing directory."""
+    def __init__(self, inner: FileSystem, keep: str | None = None) -> None:
+        """`keep` is an existing directory; without it, each partition's own."""
         self._inner = inner
         self._keep = keep
         self._lock = threading.Lock()
         self.kept: list[tuple[str, int]] = []
         """The files that hold what was cut, and how many bytes each."""
 
+    @property
+    def inner(self) -> FileSystem:
+        """The file system that it stands before."""
+        return self._inner
+
     def keep(self, path: str, file: File, position: int) -> None:
         """Copy a log file's bytes from a position on aside, durably; nothing where there are none."""
-        size = file.size()
-        if not path.endswith(FileKind.LOG.value) or position >= size:
+        if not path.endswith(FileKind.LOG.value):
+            return
+        size = _last_byte(file, position)
+        if position >= size:
             return
         directory, _, name = path.rpartition("/")
-        target = f"{self._keep}/{directory.rpartition('/')[2]}"
+        target = directory if self._keep is None else f"{self._keep}/{directory.rpartition('/')[2]}"
         with self._lock:
-            if not self._inner.exists(target):
+            if self._keep is not None and not self._inner.exists(target):
                 self._inner.make_directory(target)
                 self._inner.sync_directory(self._keep)
             copy = self._free(f"{target}/{name}.from-{position}")
@@ -118,6 +131,19 @@ class KeepingFileSystem:
     def sync_directory(self, path: StrPath) -> None:
         """Return when the directory's names are on the disk."""
         self._inner.sync_directory(path)
+
+
+def _last_byte(file: File, position: int) -> int:
+    """Where the bytes from a position on end; many zeros up to the file's end do not count."""
+    size = end = file.size()
+    while end > position:
+        start = max(end - _CHUNK, position)
+        found = file.pread(end - start, start).rstrip(b"\0")
+        if found:
+            end = start + len(found)
+            return size if size - end < _MANY_ZEROS else end
+        end = start
+    return position
 
 
 class _KeepingFile:

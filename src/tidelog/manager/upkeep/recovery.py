@@ -9,28 +9,23 @@ broker's own: it recovers it at every start.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from tidelog.config import LogConfig
-from tidelog.errors import InvalidInputError, TidelogError
+from tidelog.errors import TidelogError
+from tidelog.layout.roots import Checkpoint, Offsets, Root, hold_root, look_at
 from tidelog.log import Log
 from tidelog.manager.metadata.files import read_cluster_metadata
 from tidelog.manager.metadata.image import MetadataImage
 from tidelog.manager.store.events import Event
 from tidelog.manager.store.loading import LoadJob, load_logs
-from tidelog.manager.store.root import NO_BROKER_EPOCH, Checkpoint
 from tidelog.manager.store.topics import known_config
+from tidelog.manager.upkeep.kept_aside import KeepingFileSystem
 from tidelog.manager.upkeep.recovery_plan import plan_recovery
-from tidelog.storage import FileSystem, read_offset_checkpoint, write_offset_checkpoint
+from tidelog.storage import FileSystem
 from tidelog.storage.files import parent
-from tidelog.storage.lock import RootLock
-from tidelog.storage.metadata import write_clean_shutdown
 from tidelog.storage.names import (
-    CLEAN_SHUTDOWN_FILE,
-    CLUSTER_METADATA_TOPIC,
     META_PROPERTIES_FILE,
-    DirectoryState,
     FileKind,
     Transient,
     parse_partition_directory,
@@ -38,7 +33,9 @@ from tidelog.storage.names import (
 )
 from tidelog.types import TopicPartition
 
-__all__ = ["Recovered", "recover_partition", "recover_root"]
+__all__ = ["Recovered", "recover_logs", "recover_partition", "recover_root"]
+
+Checkpoints = Mapping[Checkpoint, Offsets]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,16 +67,16 @@ def recover_partition(
     *,
     recovery_point: int | None = None,
     tell: Callable[[Event], None] = lambda event: None,
-    lock: bool = True,
     dry_run: bool = False,
+    defaults: LogConfig | None = None,
 ) -> Recovered:
-    """Recover one log; its root, if it is in one, is locked meanwhile, unless told not to.
+    """Recover one log; its root, if it is in one, is held meanwhile.
 
     With `dry_run` it is only read, and the answer says what would be left (`recovery_plan`).
     """
-    recovery = _Recovery(fs, parent(path), recovery_point, tell, lock)
-    names = [path.rpartition("/")[2]]
-    return (recovery.plan(names) if dry_run else recovery.run(names))[0]
+    root, name = parent(path), path.rpartition("/")[2]
+    work = _Work(fs, recovery_point, tell, defaults or LogConfig())
+    return work.run(root, [name], threads=1, whole=False, dry_run=dry_run)[0]
 
 
 def recover_root(
@@ -89,90 +86,91 @@ def recover_root(
     recovery_point: int | None = None,
     threads: int = 1,
     tell: Callable[[Event], None] = lambda event: None,
-    lock: bool = True,
     dry_run: bool = False,
+    defaults: LogConfig | None = None,
 ) -> list[Recovered]:
     """Recover every log of a root, `threads` at a time; see `recover_partition`."""
-    names = []
-    for entry in sorted(fs.list(path)):
-        try:
-            parsed = parse_partition_directory(entry.name) if entry.is_directory else None
-        except InvalidInputError:
-            continue
-        if parsed is None or parsed.state is not DirectoryState.LIVE:
-            continue
-        if parsed.topic_partition.topic != CLUSTER_METADATA_TOPIC:
-            names.append(entry.name)
-    recovery = _Recovery(fs, path, recovery_point, tell, lock)
-    return recovery.plan(names) if dry_run else recovery.run(names, threads=threads, whole=True)
+    work = _Work(fs, recovery_point, tell, defaults or LogConfig())
+    names = list(look_at(fs, path).partitions)
+    return work.run(path, names, threads=threads, whole=True, dry_run=dry_run)
 
 
-class _Recovery:
-    def __init__(
-        self, fs: FileSystem, root: str, recovery_point: int | None, tell: Callable[[Event], None], lock: bool
-    ) -> None:
-        self._lock = lock
-        self._fs = fs
-        self._root = root
-        self._point = recovery_point
-        self._tell = tell
+def recover_logs(
+    fs: FileSystem,
+    root: Root,
+    names: Sequence[str],
+    *,
+    image: MetadataImage,
+    defaults: LogConfig,
+    recovery_point: int | None = None,
+    threads: int = 1,
+    tell: Callable[[Event], None] = lambda event: None,
+) -> list[Recovered]:
+    """Recover logs of a root that the caller holds, and write down how far they are; `fs` may keep things."""
+    work = _Work(fs, recovery_point, tell, defaults)
+    recovered = work.recover(root.path, root.checkpoints, names, image, threads)
+    done = {one.partition: one.log_end_offset for one in recovered if one.error is None}
+    root.add_to_checkpoint(Checkpoint.RECOVERY_POINTS, done)
+    marks = root.checkpoints[Checkpoint.HIGH_WATERMARKS]
+    lowered = {name: done[name] for name, mark in marks.items() if done.get(name, mark) < mark}
+    if lowered:
+        root.add_to_checkpoint(Checkpoint.HIGH_WATERMARKS, lowered)
+    return recovered
 
-    def run(self, names: Sequence[str], *, threads: int = 1, whole: bool = False) -> list[Recovered]:
-        with ExitStack() as stack:
-            known = self._fs.exists(f"{self._root}/{META_PROPERTIES_FILE}")
-            if known and self._lock:
-                stack.enter_context(RootLock(self._root))
-            clean = f"{self._root}/{CLEAN_SHUTDOWN_FILE}"
-            was_clean = known and self._fs.exists(clean)
-            if was_clean:  # from here on a crash is a crash
-                self._fs.unlink(clean)
-                self._fs.sync_directory(self._root)
-            recovered = self._recover(names, threads)
-            if known:
-                self._checkpoint(recovered)
-                if all(one.error is None for one in recovered) and (whole or was_clean):
-                    write_clean_shutdown(self._fs, clean, NO_BROKER_EPOCH)
-            return recovered
 
-    def plan(self, names: Sequence[str]) -> list[Recovered]:
-        """What `run` would do; nothing is locked or changed."""
-        points, starts = self._read(Checkpoint.RECOVERY_POINTS), self._read(Checkpoint.LOG_STARTS)
-        planned = []
-        for name in names:
-            partition = parse_partition_directory(name).topic_partition
-            path = f"{self._root}/{name}"
-            point = points.get(partition, 0) if self._point is None else self._point
-            before = Recovered(partition, path, point, *_logs(self._fs, path))
-            start = starts.get(partition, 0)
-            try:
-                plan = plan_recovery(self._fs, path, recovery_point=point, log_start_offset=start)
-            except (OSError, TidelogError) as error:
-                planned.append(replace(before, error=str(error)))
-                continue
-            planned.append(
-                replace(
-                    before,
-                    segments=plan.segments,
-                    size_bytes=plan.size_bytes,
-                    log_start_offset=plan.log_start_offset,
-                    log_end_offset=plan.log_end_offset,
-                    cause=plan.cause,
-                )
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """How logs are recovered."""
+
+    fs: FileSystem
+    point: int | None
+    tell: Callable[[Event], None]
+    defaults: LogConfig
+
+    def run(
+        self, path: str, names: Sequence[str], *, threads: int, whole: bool, dry_run: bool
+    ) -> list[Recovered]:
+        """Recover logs of a directory, or only look; hold the root that it is."""
+        if dry_run:
+            facts = look_at(self.fs, path)
+            return [self._plan(path, name, facts.checkpoints) for name in names]
+        image = read_cluster_metadata(self.fs, path).image
+        if not self.fs.exists(f"{path}/{META_PROPERTIES_FILE}"):
+            return self.recover(path, look_at(self.fs, path).checkpoints, names, image, threads)
+        held = self.fs.inner if isinstance(self.fs, KeepingFileSystem) else self.fs
+        with hold_root(path, held) as root:
+            root.take_clean_shutdown()  # from here on a crash is a crash
+            recovered = recover_logs(
+                self.fs,
+                root,
+                names,
+                image=image,
+                defaults=self.defaults,
+                recovery_point=self.point,
+                threads=threads,
+                tell=self.tell,
             )
-        return planned
+            if all(one.error is None for one in recovered) and (whole or root.facts.clean):
+                root.write_clean_shutdown()
+        return recovered
 
-    def _recover(self, names: Sequence[str], threads: int) -> list[Recovered]:
-        points, starts = self._read(Checkpoint.RECOVERY_POINTS), self._read(Checkpoint.LOG_STARTS)
-        image = read_cluster_metadata(self._fs, self._root).image
+    def recover(
+        self,
+        root: str,
+        checkpoints: Checkpoints,
+        names: Sequence[str],
+        image: MetadataImage,
+        threads: int,
+    ) -> list[Recovered]:
+        """Open each log as after a crash, and close it."""
         before: dict[TopicPartition, tuple[int, int]] = {}
         jobs = []
         for name in names:
             partition = parse_partition_directory(name).topic_partition
-            path = f"{self._root}/{name}"
-            before[partition] = _logs(self._fs, path)
-            point = points.get(partition, 0) if self._point is None else self._point
-            jobs.append(self._job(path, partition, point, starts.get(partition, 0), image))
-        loaded = load_logs(self._root, jobs, fs=self._fs, clean=False, threads=threads, tell=self._tell)
+            path = f"{root}/{name}"
+            before[partition] = _logs(self.fs, path)
+            jobs.append(self._job(path, partition, checkpoints, image))
+        loaded = load_logs(root, jobs, fs=self.fs, clean=False, threads=threads, tell=self.tell)
         results = []
         for one in loaded:
             job = one.job
@@ -180,13 +178,34 @@ class _Recovery:
             results.append(_closed(done, one.log, one.error))
         return results
 
-    def _read(self, kind: Checkpoint) -> Mapping[TopicPartition, int]:
-        return read_offset_checkpoint(self._fs, f"{self._root}/{kind.value}")
+    def _point(self, partition: TopicPartition, checkpoints: Checkpoints) -> int:
+        return checkpoints[Checkpoint.RECOVERY_POINTS].get(partition, 0) if self.point is None else self.point
+
+    def _plan(self, root: str, name: str, checkpoints: Checkpoints) -> Recovered:
+        """What recovering a log would do."""
+        partition = parse_partition_directory(name).topic_partition
+        path, point = f"{root}/{name}", self._point(partition, checkpoints)
+        before = Recovered(partition, path, point, *_logs(self.fs, path))
+        start = checkpoints[Checkpoint.LOG_STARTS].get(partition, 0)
+        try:
+            plan = plan_recovery(self.fs, path, recovery_point=point, log_start_offset=start)
+        except (OSError, TidelogError) as error:
+            return replace(before, error=str(error))
+        return replace(
+            before,
+            segments=plan.segments,
+            size_bytes=plan.size_bytes,
+            log_start_offset=plan.log_start_offset,
+            log_end_offset=plan.log_end_offset,
+            cause=plan.cause,
+        )
 
     def _job(
-        self, path: str, partition: TopicPartition, point: int, start: int, image: MetadataImage
+        self, path: str, partition: TopicPartition, checkpoints: Checkpoints, image: MetadataImage
     ) -> LoadJob:
-        config, _ = known_config(image.topic_config(partition.topic), LogConfig())
+        config, _ = known_config(image.topic_config(partition.topic), self.defaults)
+        point = self._point(partition, checkpoints)
+        start = checkpoints[Checkpoint.LOG_STARTS].get(partition, 0)
 
         def load(recovered: Callable[[int], None]) -> Log:
             return Log.open(
@@ -194,24 +213,11 @@ class _Recovery:
                 config,
                 log_start_offset=start,
                 recovery_point=point,
-                fs=self._fs,
+                fs=self.fs,
                 recovered=recovered,
             )
 
         return LoadJob(partition, path, point, load)
-
-    def _checkpoint(self, recovered: Sequence[Recovered]) -> None:
-        done = [one for one in recovered if one.error is None]
-        ends = {one.partition: one.log_end_offset for one in done}
-        write_offset_checkpoint(
-            self._fs,
-            f"{self._root}/{Checkpoint.RECOVERY_POINTS.value}",
-            dict(self._read(Checkpoint.RECOVERY_POINTS)) | ends,
-        )
-        marks = dict(self._read(Checkpoint.HIGH_WATERMARKS))
-        lowered = {one: min(mark, ends.get(one, mark)) for one, mark in marks.items()}
-        if lowered != marks:
-            write_offset_checkpoint(self._fs, f"{self._root}/{Checkpoint.HIGH_WATERMARKS.value}", lowered)
 
 
 def _logs(fs: FileSystem, path: str) -> tuple[int, int]:

@@ -27,10 +27,10 @@ from tidelog.config import LogConfig
 from tidelog.errors import TidelogError
 from tidelog.index import AbortedTxn
 from tidelog.index.transaction import decode_entries
+from tidelog.layout.roots import Checkpoint, read_checkpoint
 from tidelog.log.producers.markers import read_markers
 from tidelog.log.producers.producers import ProducerStateManager
 from tidelog.manager.metadata.files import read_cluster_metadata
-from tidelog.manager.store.root import Checkpoint
 from tidelog.manager.store.topics import known_config
 from tidelog.manager.verification.findings import Kind
 from tidelog.manager.verification.partition import SegmentPlace, list_partition
@@ -38,7 +38,7 @@ from tidelog.manager.verification.root import partition_directories
 from tidelog.manager.verification.segment import verify_segment
 from tidelog.records.batches import BatchTable, walk_batches
 from tidelog.segment.recovery import Rebuilding
-from tidelog.storage import FileSystem, atomic_write, map_file, read_file, read_offset_checkpoint
+from tidelog.storage import FileSystem, atomic_write, map_file, read_file
 from tidelog.storage.directory import is_partition
 from tidelog.storage.files import parent
 from tidelog.storage.lock import RootLock
@@ -128,7 +128,7 @@ def plan_reindex(
     alone = is_partition(fs, path)
     root = parent(path) if alone else path
     names = [path.rpartition("/")[2]] if alone else list(partition_directories(fs, root)[0])
-    starts = read_offset_checkpoint(fs, f"{root}/{Checkpoint.LOG_STARTS.value}")
+    starts = read_checkpoint(fs, root, Checkpoint.LOG_STARTS)
     image = read_cluster_metadata(fs, root).image
     tasks: list[ReindexTask] = []
     for name in names:

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 from tidelog.cleanup import RetentionPlan, plan_retention
 from tidelog.config import LogConfig
+from tidelog.layout.roots import Checkpoint, read_checkpoint
 from tidelog.manager.metadata.files import read_cluster_metadata
-from tidelog.manager.store.root import Checkpoint
 from tidelog.manager.store.topics import known_config
 from tidelog.scanning.partitions import Partition, look_steadily
 from tidelog.scanning.stability import log_end_offset
 from tidelog.scanning.views import segment_views
-from tidelog.storage import FileSystem, read_offset_checkpoint
+from tidelog.storage import FileSystem
 from tidelog.storage.names import CLUSTER_METADATA_TOPIC, parse_partition_directory
 from tidelog.types import TopicPartition
 
@@ -36,17 +36,22 @@ class PlannedRetention:
 
 
 def plan_root_retention(
-    fs: FileSystem, root: str, names: list[str], now_ms: int, settings: Mapping[str, str]
+    fs: FileSystem,
+    root: str,
+    names: list[str],
+    now_ms: int,
+    settings: Mapping[str, str],
+    defaults: LogConfig | None = None,
 ) -> Iterator[PlannedRetention]:
     """The plan for each of a root's partition directories; the metadata log is never among them."""
-    starts = read_offset_checkpoint(fs, f"{root}/{Checkpoint.LOG_STARTS.value}")
-    marks = read_offset_checkpoint(fs, f"{root}/{Checkpoint.HIGH_WATERMARKS.value}")
+    starts = read_checkpoint(fs, root, Checkpoint.LOG_STARTS)
+    marks = read_checkpoint(fs, root, Checkpoint.HIGH_WATERMARKS)
     image = read_cluster_metadata(fs, root).image
     for name in names:
         partition = parse_partition_directory(name).topic_partition
         if partition.topic == CLUSTER_METADATA_TOPIC:
             continue
-        known, _ = known_config(image.topic_config(partition.topic), LogConfig())
+        known, _ = known_config(image.topic_config(partition.topic), defaults or LogConfig())
         config = LogConfig.from_properties(settings, known)
         path = f"{root}/{name}"
         at_rest = Partition(path, partition)

@@ -1,0 +1,56 @@
+"""Setting aside what belongs to no topic, and giving names back; both only rename directories."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tidelog.cli.actions.directories import check_root, existing_directory
+from tidelog.cli.actions.loading import RootOptions, opened_root
+from tidelog.cli.render.output import Cell, Column, Output
+from tidelog.layout.roots import hold_root, look_at
+from tidelog.manager.metadata.files import read_cluster_metadata
+from tidelog.manager.store.survey import find_unknown
+from tidelog.manager.store.tidying import plan_return, take_back
+from tidelog.storage import LOCAL
+
+__all__ = ["tidy_root", "unstray_root"]
+
+_COLUMNS = (
+    Column("directory", "DIRECTORY"),
+    Column("name", "BECOMES"),
+    Column("reason", "WHY"),
+)
+
+
+def tidy_root(root: Path, output: Output, *, dry_run: bool, force: bool, properties: Path | None) -> None:
+    """Set aside the directories of a root that belong to no topic, or show them."""
+    directory = existing_directory(root)
+    check_root(directory)
+    options = RootOptions(properties, force=force)
+    unknown = find_unknown(LOCAL, options.roots(directory))
+    if not force:
+        unknown.check_home()
+    rows: list[Sequence[Cell]] = [(path, f"{path}.<id>-stray", why) for path, why in unknown.found]
+    if not dry_run and unknown.found:
+        with opened_root(directory, output, options, topics=()) as store:
+            reasons = {one.path: one.reason for one in store.skipped}
+            rows = [(old, new, reasons.get(old)) for old, new in store.tidy().items()]
+    output.table(_COLUMNS, rows)
+    output.say(f"{len(rows)} directories {'would be' if dry_run else 'are'} set aside")
+
+
+def unstray_root(root: Path, output: Output, *, dry_run: bool) -> None:
+    """Give the strays of a root their names back, or show which."""
+    directory = existing_directory(root)
+    check_root(directory)
+    image = read_cluster_metadata(LOCAL, directory).image
+    planned = list(plan_return(LOCAL, look_at(LOCAL, directory), image))
+    if not dry_run:
+        with hold_root(directory, LOCAL) as held:
+            planned = list(plan_return(LOCAL, held.facts, image))
+            for one in planned:
+                take_back(LOCAL, held, one)
+    output.table(_COLUMNS, [(one.path, one.name, one.reason) for one in planned])
+    done = sum(one.name is not None for one in planned)
+    output.say(f"{done} directories {'would get' if dry_run else 'have'} their names back")

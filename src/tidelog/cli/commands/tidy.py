@@ -1,0 +1,31 @@
+"""`tidelog tidy`: directories that belong to no topic are set aside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from tidelog.cli.app import Debug, Json, ServerProperties, app
+from tidelog.cli.declare import Argument, Option
+
+__all__ = ["tidy"]
+
+
+@app.command()
+def tidy(
+    root: Annotated[Path, Argument(help="A root (log.dirs).", show_default=False)],
+    dry_run: Annotated[bool, Option("--dry-run", help="Only show what would be renamed.")] = False,
+    force: Annotated[bool, Option("--force", help="Also on a disk whose metadata is on another.")] = False,
+    server_properties: ServerProperties = None,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Set directories that belong to no topic aside as -stray, as a broker does when it starts.
+
+    Brokers and other tools pass over directories of that name; tidelog unstray takes it back. No broker may
+    be running on the root.
+    """
+    from tidelog.cli.actions.tidy import tidy_root
+    from tidelog.cli.render.output import make_output
+
+    tidy_root(root, make_output(json=json), dry_run=dry_run, force=force, properties=server_properties)

@@ -1,0 +1,28 @@
+"""`tidelog unstray`: directories that were set aside get their names back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from tidelog.cli.app import Debug, Json, app
+from tidelog.cli.declare import Argument, Option
+
+__all__ = ["unstray"]
+
+
+@app.command()
+def unstray(
+    root: Annotated[Path, Argument(help="A root (log.dirs).", show_default=False)],
+    dry_run: Annotated[bool, Option("--dry-run", help="Only show what would be renamed.")] = False,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Give -stray directories their names back, where nothing else has them by now.
+
+    For directories that a broker or tidelog has set aside by mistake. No broker may be running on the root.
+    """
+    from tidelog.cli.actions.tidy import unstray_root
+    from tidelog.cli.render.output import make_output
+
+    unstray_root(root, make_output(json=json), dry_run=dry_run)

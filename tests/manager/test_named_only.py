@@ -1,0 +1,230 @@
+"""What opening a root, and commands on one topic of it, leave as it was: everything that was not named."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+import tidelog
+from tests.manager.stores import some, values
+from tidelog.cli.app import app
+from tidelog.errors import InvalidInputError, LogError, ReplicatedTopicError, UncleanShutdownError
+from tidelog.manager.metadata.files import encode_records_batch
+from tidelog.protocol.metadata_records import FeatureLevelRecord, PartitionRecord, TopicRecord
+from tidelog.storage import LOCAL
+from tidelog.storage.metadata import read_meta_properties
+from tidelog.types import TopicPartition
+
+CLEAN = ".kafka_cleanshutdown"
+
+
+def sums(root: Path, *but: str) -> dict[str, str]:
+    """A checksum of every file; `.lock` says nothing."""
+    found = {}
+    for path in sorted(root.rglob("*")):
+        name = str(path.relative_to(root))
+        if path.is_file() and name != ".lock" and not name.startswith(but):
+            found[name] = hashlib.md5(path.read_bytes()).hexdigest()
+    return found
+
+
+def command(*args: str) -> Result:
+    """Run a command, here."""
+    return CliRunner().invoke(app, list(args))
+
+
+def on(root: Path, name: str) -> Result:
+    """Run one of the commands on a root."""
+    lines = root.parent / "lines"
+    lines.write_text("line\n")
+    return command(*(part.replace("ROOT", str(root)).replace("LINES", str(lines)) for part in COMMANDS[name]))
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Two topics, closed in order."""
+    with tidelog.open(tmp_path / "r", background=False) as store:
+        for name in ("mine", "other"):
+            store.create_topic(name)[0].append(some(30))
+    return tmp_path / "r"
+
+
+def kill(root: Path) -> None:
+    """As after kill -9, with a flipped bit in the other topic."""
+    (root / CLEAN).unlink()
+    path = root / "other-0" / "00000000000000000000.log"
+    data = bytearray(path.read_bytes())
+    data[-3] ^= 1
+    path.write_bytes(data)
+    (root / "recovery-point-offset-checkpoint").write_text("0\n0\n")
+
+
+COMMANDS = {
+    "append": ["append", "ROOT", "--topic", "mine", "LINES"],
+    "append dry": ["append", "ROOT", "--topic", "mine", "--dry-run", "LINES"],
+    "config": ["config", "ROOT", "--topic", "mine", "--set", "retention.ms=5"],
+    "config dry": ["config", "ROOT", "--topic", "mine", "--set", "retention.ms=5", "--dry-run"],
+    "trim": ["trim", "ROOT", "--topic", "mine", "--partition", "0", "--before", "5"],
+    "trim refused": ["trim", "ROOT", "--topic", "mine", "--partition", "0", "--before", "500"],
+    "trim dry": ["trim", "ROOT", "--topic", "mine", "--partition", "0", "--before", "5", "--dry-run"],
+    "retention": ["retention", "ROOT/mine-0"],
+    "retention dry": ["retention", "ROOT", "--dry-run"],
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_unclean_root_is_refused_before_anything_changes(root: Path, name: str) -> None:
+    kill(root)
+    before = sums(root)
+    done = on(root, name)
+    assert done.exit_code != 0
+    assert f"tidelog recover --dry-run {root}" in done.stderr
+    assert sums(root) == before
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_on_one_topic_leaves_the_others(root: Path, name: str) -> None:
+    before = sums(root, "mine-0", "bootstrap", "re", "log-start")
+    on(root, name)
+    assert sums(root, "mine-0", "bootstrap", "re", "log-start") == before
+    with tidelog.open(root, background=False) as store:
+        assert len(values(store, "other")) == 30
+
+
+def test_opening_an_unclean_root_is_refused_and_recovery_keeps_what_it_cuts(root: Path) -> None:
+    kill(root)
+    before = sums(root)
+    with pytest.raises(UncleanShutdownError, match="recover=True"):
+        tidelog.open(root)
+    assert sums(root) == before
+    with tidelog.open(root, recover=True, background=False) as store:
+        assert values(store, "other") == []
+        assert len(values(store, "mine")) == 30
+    (kept,) = (root / "other-0").glob("*.from-*")
+    assert kept.stat().st_size > 0
+    with tidelog.open(root) as store:  # in order again
+        assert not store.offline_partitions
+
+
+def test_discard_keeps_nothing(root: Path) -> None:
+    kill(root)
+    with tidelog.open(root, recover=True, discard=True, background=False):
+        pass
+    assert not list((root / "other-0").glob("*.from-*"))
+
+
+def test_a_new_root_is_no_unclean_one(tmp_path: Path) -> None:
+    deep = tmp_path / "not" / "there" / "yet"
+    store = tidelog.open(deep, background=False)
+    store.create_topic("t")
+    for one in store.roots:  # as if killed: nothing was written
+        one.release()
+    with tidelog.open(deep, background=False) as again:
+        assert list(again.topics) == ["t"]
+
+
+def test_a_partition_is_no_root(root: Path) -> None:
+    before = sums(root)
+    for path in (root / "mine-0", root / "new-0"):
+        with pytest.raises(InvalidInputError, match="not a root"):
+            tidelog.open(path)
+    assert sums(root) == before
+    assert not (root / "new-0").exists()
+    named_so = root.parent / "kafka-logs-1"
+    tidelog.open(named_so, background=False).close()
+    tidelog.open(named_so, background=False).close()
+
+
+# ---- disks of brokers
+
+
+@pytest.fixture
+def second_disk(root: Path, tmp_path: Path) -> Path:
+    """A broker's second disk: partitions, `meta.properties` and a bootstrap.checkpoint without topics."""
+    disk = tmp_path / "disk2"
+    with tidelog.open(disk, background=False):
+        pass
+    shutil.copytree(root / "mine-0", disk / "mine-0")
+    return disk
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_commands_leave_a_second_disk_as_it_is(second_disk: Path, name: str) -> None:
+    before = sums(second_disk)
+    on(second_disk, name)
+    after = sums(second_disk)
+    assert {name: one for name, one in after.items() if name in before} == before
+    assert (second_disk / "mine-0").is_dir()
+
+
+def test_a_second_disk_is_opened_and_reported(second_disk: Path) -> None:
+    before = sums(second_disk, "re", "log-start", "cleaner")
+    with tidelog.open(second_disk, background=False) as store:
+        assert [one.path for one in store.skipped] == [str(second_disk / "mine-0")]
+        with pytest.raises(LogError, match=r"log\.dirs"):
+            store.create_topic("new")
+        with pytest.raises(LogError, match=r"log\.dirs"):
+            store.tidy()
+        with pytest.raises(LookupError, match=r"log\.dirs"):
+            store.partition("mine")
+    assert sums(second_disk, "re", "log-start", "cleaner") == before
+    with tidelog.open(second_disk, adopt=True, background=False) as store:
+        assert len(values(store, "mine")) == 30
+
+
+def test_strays_get_their_names_back(root: Path) -> None:
+    shutil.copytree(root / "mine-0", root / "lost-3")
+    assert command("tidy", str(root), "--dry-run").exit_code == 0
+    assert (root / "lost-3").is_dir()
+    assert command("tidy", str(root)).exit_code == 0
+    assert not (root / "lost-3").exists()
+    assert (root / CLEAN).exists()
+    assert command("unstray", str(root), "--dry-run").exit_code == 0
+    assert not (root / "lost-3").exists()
+    assert command("unstray", str(root)).exit_code == 0
+    assert (root / "lost-3").is_dir()
+    assert (root / CLEAN).exists()
+
+
+@pytest.fixture
+def cluster_disk(root: Path) -> Path:
+    """The disk of a broker in a cluster: its metadata log says that brokers 2 and 3 hold `mine`."""
+    with tidelog.open(root, background=False) as store:
+        mine, other = store.topic("mine").topic_id, store.topic("other").topic_id
+    meta = read_meta_properties(LOCAL, root / "meta.properties")
+    assert meta.directory_id is not None
+    places = (meta.directory_id,)
+    records = [
+        FeatureLevelRecord("metadata.version", 25),
+        TopicRecord("mine", mine),
+        PartitionRecord(0, mine, (2, 3), (2, 3), 2, 0, 0, places * 2),
+        TopicRecord("other", other),
+        PartitionRecord(0, other, (1, 2), (1, 2), 1, 0, 0, places * 2),
+    ]
+    directory = root / "__cluster_metadata-0"
+    directory.mkdir()
+    data = encode_records_batch(records, base_offset=0, leader_epoch=1, timestamp_ms=0)
+    (directory / "00000000000000000000.log").write_bytes(data)
+    return root
+
+
+def test_replicas_of_other_brokers_open_and_refuse_appends(cluster_disk: Path) -> None:
+    before = sums(cluster_disk, "re", "log-start")
+    with tidelog.open(cluster_disk, background=False) as store:
+        assert not store.offline_partitions
+        for name in ("mine", "other"):
+            assert len(values(store, name)) == 30
+            with pytest.raises(ReplicatedTopicError, match="force"):
+                store.partition(name).append(some(1))
+    assert sums(cluster_disk, "re", "log-start") == before
+    assert on(cluster_disk, "append").exit_code != 0
+    assert sums(cluster_disk, "re", "log-start") == before
+    with tidelog.open(cluster_disk, background=False, force=True) as store:
+        store.partition("mine").append(some(1))
+    with tidelog.open(cluster_disk, background=False) as store:
+        store.partition("other").append(some(1), force=True)
+        assert store.partition("other").topic_partition == TopicPartition("other", 0)
