@@ -13,15 +13,22 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TypeVar
 
 from tidelog.errors import DataLossError, InvalidIndexError, InvalidInputError
 from tidelog.index import OffsetIndex, TimeIndex
-from tidelog.scanning.volumes import FileView, Volume, local_path, open_volume, read_topic_id
+from tidelog.scanning.volumes import (
+    FileView,
+    RemoteVolume,
+    Volume,
+    local_path,
+    open_volume,
+    read_topic_id,
+)
 from tidelog.storage import Directory
 from tidelog.storage.checkpoints import parse_offsets
 from tidelog.storage.names import (
@@ -61,6 +68,8 @@ _TRIES = 10
 """Looks at a partition whose files change with every look."""
 
 _LOG_START_CHECKPOINT = "log-start-offset-checkpoint"
+_MANY_PARTITIONS = 16
+"""From so many on, an object store is asked for all their files at once."""
 _HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
 
 
@@ -136,8 +145,11 @@ class Partition:
         topic_partition: TopicPartition,
         root: Root | None = None,
         state: DirectoryState = DirectoryState.LIVE,
+        listed: Callable[[], Mapping[str, int]] | None = None,
     ) -> None:
+        """`listed` answers the sizes of its files, where they are listed with those of the whole root."""
         self.url = url
+        self._listed = listed
         self.topic_partition = topic_partition
         self.state = state
         """Whether it is live, or what its name marks it as."""
@@ -169,7 +181,7 @@ class Partition:
     @cached_property
     def volume(self) -> Volume:
         """The directory."""
-        return open_volume(self.url)
+        return open_volume(self.url, None if self._listed is None else self._listed())
 
     @cached_property
     def topic_id(self) -> uuid.UUID | None:
@@ -395,15 +407,37 @@ def _partitions_at(url: str, marked: bool) -> Iterator[Partition]:
         yield partition
         return
     root = Root(url, has_journal=is_local or (JOURNAL_FILE, False) in names)
-    for entry, is_directory in names:
-        name = _partition_name(entry, marked) if is_directory else None
+    found = [(entry, _partition_name(entry, marked)) for entry, is_directory in names if is_directory]
+    tree = None if is_local or len(found) < _MANY_PARTITIONS else _Tree(url)
+    for entry, name in found:
         if name is not None:
-            yield _partition(f"{url}/{entry}", name, root)
+            listed = None if tree is None else partial(tree.files, entry)
+            yield _partition(f"{url}/{entry}", name, root, listed)
 
 
-def _partition(url: str, name: PartitionDirectoryName, root: Root) -> Partition:
+class _Tree:
+    """All files of a root in an object store, listed at once when the first of them is asked for."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    @cached_property
+    def _files(self) -> dict[str, dict[str, int]]:
+        return RemoteVolume(self._url).tree()
+
+    def files(self, directory: str) -> Mapping[str, int]:
+        """The names and sizes in a directory."""
+        return self._files.get(directory, {})
+
+
+def _partition(
+    url: str,
+    name: PartitionDirectoryName,
+    root: Root,
+    listed: Callable[[], Mapping[str, int]] | None = None,
+) -> Partition:
     is_live = name.state is DirectoryState.LIVE
-    return Partition(url, name.topic_partition, root if is_live else None, name.state)
+    return Partition(url, name.topic_partition, root if is_live else None, name.state, listed)
 
 
 def _partition_name(name: str, marked: bool) -> PartitionDirectoryName | None:

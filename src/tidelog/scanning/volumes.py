@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
+from collections.abc import Mapping
 from typing import Protocol
 from urllib.parse import unquote
 
@@ -85,10 +86,10 @@ class LocalVolume:
 
 
 class _RemoteFile:
-    def __init__(self, directory: RemoteDirectory, name: str) -> None:
+    def __init__(self, directory: RemoteDirectory, name: str, size: int) -> None:
         self._directory = directory
         self._name = name
-        self.size = directory.size(name)
+        self.size = size
         self.changed_ns = 0
         self.window_bytes = 8 << 20
 
@@ -102,30 +103,39 @@ class _RemoteFile:
 class RemoteVolume:
     """A directory behind an fsspec URL."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, listed: Mapping[str, int] | None = None) -> None:
+        """`listed` has the sizes of its files, where they were listed with those of others."""
         self.url = url
         self._directory = open_ro(url)
+        self._listed = listed
 
     def names(self) -> list[tuple[str, bool]]:
         """What it holds."""
+        if self._listed is not None:
+            return sorted((name, False) for name in self._listed)
         return sorted((entry.name, entry.is_directory) for entry in self._directory.list())
 
+    def tree(self) -> dict[str, dict[str, int]]:
+        """The files below, by their directory: names and sizes."""
+        return self._directory.tree()
+
     def size(self, name: str) -> int:
-        """A file's length."""
-        return self._directory.size(name)
+        """A file's length; when it was listed, if it was."""
+        known = None if self._listed is None else self._listed.get(name)
+        return self._directory.size(name) if known is None else known
 
     def view(self, name: str) -> FileView:
         """A file, to be read in ranges."""
-        return _RemoteFile(self._directory, name)
+        return _RemoteFile(self._directory, name, self.size(name))
 
     def content(self, name: str) -> bytes:
         """A small file, whole."""
-        return self._directory.read_range(name, 0, self._directory.size(name))
+        return self._directory.read_range(name, 0, self.size(name))
 
 
-def open_volume(url: str) -> Volume:
-    """The directory at a path or an fsspec URL."""
-    return RemoteVolume(url) if "://" in url else LocalVolume(url)
+def open_volume(url: str, listed: Mapping[str, int] | None = None) -> Volume:
+    """The directory at a path or an fsspec URL; `listed` as of `RemoteVolume`."""
+    return RemoteVolume(url, listed) if "://" in url else LocalVolume(url)
 
 
 def read_topic_id(volume: Volume) -> uuid.UUID | None:

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from tidelog.errors import InvalidInputError
 from tidelog.scanning.splits import Split, plan_splits
-from tidelog.spark.generations import check_still, ids_by_url, is_another, recreated, topic_id_at
+from tidelog.spark.generations import check_still, for_each, ids_by_url, is_another, recreated, topic_id_at
 from tidelog.spark.losses import LossPolicy
 from tidelog.spark.offsets import check_names, log_ends, resolve_range, select_partitions
 from tidelog.spark.options import LATEST, LATEST_OFFSET, Offsets, SourceOptions
@@ -89,7 +89,7 @@ def plan_batch(options: SourceOptions) -> list[SplitPartition]:
         if bound is not None:
             check_names(bound, option, partitions)
     ids = ids_by_url(partitions)
-    ranges = [resolve_range(each, options, log_ends(each, options)) for each in partitions]
+    ranges = for_each(partitions, lambda each: resolve_range(each, options, log_ends(each, options)))
     return parts_of(splits_of(ranges, options), options, ids)
 
 

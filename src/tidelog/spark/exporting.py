@@ -16,7 +16,7 @@ from tidelog.scanning.ranges import OffsetRange, is_committed, range_bytes
 from tidelog.scanning.salvage import Loss, salvage_task
 from tidelog.scanning.splits import Split, plan_splits
 from tidelog.scanning.tasks import run_task
-from tidelog.spark.generations import check_still, is_another, recreated, topic_id_at
+from tidelog.spark.generations import check_still, for_each, is_another, recreated, topic_id_at
 from tidelog.spark.jobs import Bin, parallelism, report_frame, run_job
 from tidelog.spark.losses import LossPolicy
 from tidelog.spark.offsets import LogEnds, log_ends, range_of, select_partitions
@@ -271,9 +271,9 @@ def plan_export(partitions: Sequence[Partition], before: Done, options: SourceOp
     offsets, ids = dict(before.offsets), dict(before.ids)
     urls: dict[str, str] = {}
     ranges, renewed = [], set()
-    for partition in partitions:
-        name, found = partition.topic_partition, topic_id_at(partition.url)
-        ends = log_ends(partition, options)
+    seen = for_each(partitions, lambda each: (topic_id_at(each.url, each.volume), log_ends(each, options)))
+    for partition, (found, ends) in zip(partitions, seen, strict=True):
+        name = partition.topic_partition
         start = offsets.get(name, partition.log_start_offset)
         if is_another(ids.get(name), found):
             policy.lost(
@@ -312,7 +312,7 @@ def export_tasks(ranges: list[OffsetRange], options: SourceOptions, cores: int) 
     splits = plan_splits(ranges, committed_only=options.committed_only, with_control=False, max_bytes=share)
     tasks: list[Bin[Split]] = []
     first = 0
-    for group in pack_splits(splits, max_bytes=share, tasks=_TASKS_PER_CORE * cores):
+    for group in pack_splits(splits, max_bytes=_MAX_SPLIT_BYTES, tasks=_TASKS_PER_CORE * cores):
         tasks.append(Bin(first, group))
         first += len(group)
     return tasks

@@ -8,12 +8,13 @@ older release, or of a directory that has none) are believed, and the id is adde
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 from tidelog.errors import DataLossError, InvalidIndexError
 from tidelog.scanning.partitions import Partition
-from tidelog.scanning.volumes import open_volume
+from tidelog.scanning.volumes import Volume, open_volume
 from tidelog.storage.metadata import format_id, parse_partition_metadata
 from tidelog.storage.names import PARTITION_METADATA_FILE
 from tidelog.types import TopicPartition
@@ -23,20 +24,34 @@ __all__ = [
     "check_still",
     "decode_ids",
     "encode_ids",
+    "for_each",
     "ids_by_url",
     "is_another",
     "recreated",
     "topic_id_at",
 ]
 
+_T = TypeVar("_T")
+_REQUESTS = 32
+"""How many requests to an object store are under way at a time."""
+
 TopicIds = Mapping[TopicPartition, str]
 """The id of each partition's topic, as Kafka prints it; partitions whose id is not known are left out."""
 
 
-def topic_id_at(url: str) -> str | None:
+def for_each(partitions: Sequence[Partition], look: Callable[[Partition], _T]) -> list[_T]:
+    """What `look` finds in each of them; in an object store many are looked at at a time, for each waits."""
+    if len(partitions) < 2 or not any("://" in each.url for each in partitions):
+        return [look(each) for each in partitions]
+    first = look(partitions[0])  # lists the root and reads its checkpoints, for all of them
+    with ThreadPoolExecutor(_REQUESTS, "tidelog-look") as pool:
+        return [first, *pool.map(look, partitions[1:])]
+
+
+def topic_id_at(url: str, volume: Volume | None = None) -> str | None:
     """The id of the topic that a partition directory is of; None where the directory does not tell."""
     try:
-        data = open_volume(url).content(PARTITION_METADATA_FILE)
+        data = (volume or open_volume(url)).content(PARTITION_METADATA_FILE)
         return format_id(parse_partition_metadata(data, f"{url}/{PARTITION_METADATA_FILE}").topic_id)
     except (OSError, InvalidIndexError):
         return None
@@ -65,8 +80,9 @@ def check_still(url: str, name: TopicPartition, known: str | None) -> None:
 
 def ids_by_url(partitions: Iterable[Partition]) -> dict[str, str]:
     """The ids of the topics that directories are of, for the tasks that will open them."""
-    found = {each.url: topic_id_at(each.url) for each in partitions}
-    return {url: known for url, known in found.items() if known is not None}
+    listed = list(partitions)
+    found = for_each(listed, lambda each: topic_id_at(each.url, each.volume))
+    return {each.url: known for each, known in zip(listed, found, strict=True) if known is not None}
 
 
 def encode_ids(ids: TopicIds) -> dict[str, Any]:

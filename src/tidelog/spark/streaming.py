@@ -128,7 +128,7 @@ class Ends:
 
     def look(self, partition: Partition) -> Seen:
         """Where a log ends now, how far a reader may see, and whose it is."""
-        name, topic_id = partition.topic_partition, topic_id_at(partition.url)
+        name, topic_id = partition.topic_partition, topic_id_at(partition.url, partition.volume)
         if self._ids.setdefault(name, topic_id) != topic_id:  # what was followed is another log's
             self._ids[name] = topic_id
             self._tails.pop(name, None)

@@ -41,6 +41,19 @@ class RemoteDirectory:
                 entries.append(DirEntry(name.rpartition("/")[2], info["type"] == "directory"))
         return sorted(entries)
 
+    def tree(self) -> dict[str, dict[str, int]]:
+        """The files below, by the path of the directory that holds them: their names and sizes.
+
+        An object store answers this with a page for every thousand files, however many directories there are.
+        """
+        self._fs.invalidate_cache()
+        above = f"{self._root.lstrip('/')}/"
+        found: dict[str, dict[str, int]] = {}
+        for path, info in self._fs.find(self._root, detail=True).items():
+            directory, _, name = path.lstrip("/").removeprefix(above).rpartition("/")
+            found.setdefault(directory, {})[name] = int(info["size"] or 0)
+        return found
+
     def size(self, path: str) -> int:
         """The length of a file in bytes."""
         return int(self._fs.info(self._path(path))["size"])
