@@ -239,6 +239,12 @@ def copy_partition(case: Case) -> None:
 # ---- what is written into small files
 
 
+def put(path: Path, text: str) -> None:
+    """Write a file in the place of whatever is there."""
+    path.unlink(missing_ok=True)
+    path.write_text(text)
+
+
 def lie_in_checkpoint(case: Case) -> None:
     dice = case.dice
     name = dice.choice(("recovery-point", "log-start", "replication", "cleaner"))
@@ -247,7 +253,7 @@ def lie_in_checkpoint(case: Case) -> None:
     ]
     lines.append(f"plain 0 {dice.choice(NUMBERS)}")
     count = dice.choice((3, 3, 2, 2**31 - 1))
-    (case.root / f"{name}-offset-checkpoint").write_text("\n".join(["0", str(count), *lines, ""]))
+    put(case.root / f"{name}-offset-checkpoint", "\n".join(["0", str(count), *lines, ""]))
 
 
 def lie_about_ids(case: Case) -> None:
@@ -263,13 +269,14 @@ def lie_about_ids(case: Case) -> None:
 def lie_in_epochs(case: Case) -> None:
     dice = case.dice
     lines = [f"{dice.choice(NUMBERS)} {dice.choice(NUMBERS)}" for _ in range(3)]
-    (case.directory() / "leader-epoch-checkpoint").write_text("\n".join(["0", "3", *lines, ""]))
+    put(case.directory() / "leader-epoch-checkpoint", "\n".join(["0", "3", *lines, ""]))
 
 
 def lie_in_journal(case: Case) -> None:
     dice = case.dice
     whose = ""
-    for line in (case.root / "meta.properties").read_text(errors="replace").split("\n"):
+    properties = case.root / "meta.properties"
+    for line in properties.read_text(errors="replace").split("\n") if properties in case.files() else ():
         if line.startswith("directory.id=") and dice.random() < 0.8:
             whose = line.partition("=")[2]
     staging = dice.choice(
@@ -284,7 +291,7 @@ def lie_in_journal(case: Case) -> None:
         "partitions": [["plain", *(dice.choice(NUMBERS[:4]) for _ in range(6))]],
     }
     body = json.dumps({"sequence": 1, "committed": {}, "pending": pending, "root": whose}).encode()
-    (case.root / JOURNAL_FILE).write_bytes(b"1\n%08x\n%s\n" % (zlib.crc32(body), body))
+    put(case.root / JOURNAL_FILE, f"1\n{zlib.crc32(body):08x}\n{body.decode()}\n")
     if dice.random() < 0.2:
         (case.canary / MARK_FILE).write_text("1\nAAAAAAAAAAAAAAAAAAAAAA\n")
 
