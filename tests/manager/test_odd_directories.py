@@ -122,7 +122,7 @@ def test_the_other_partitions_are_read_checked_and_recovered(root: Path, what: s
         if one.partition.topic == "other":
             assert one.error is None
             assert one.log_end_offset == 42
-    with tidelog.open(root) as store:
+    with tidelog.open(root, recover=True) as store:
         assert len(values(store, "other")) == 42
 
 
