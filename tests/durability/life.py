@@ -12,7 +12,6 @@ raised was not acknowledged; `model` has what follows from that.
 from __future__ import annotations
 
 import errno
-import inspect
 import random
 import threading
 import uuid
@@ -80,9 +79,7 @@ _WAIT_S = 0.03
 
 def recovered(*arguments: Any, **options: Any) -> Store:
     """Open a store that may have been left in disorder."""
-    if "recover" in inspect.signature(tidelog.open).parameters:
-        options["recover"] = True
-    return tidelog.open(*arguments, **options)
+    return tidelog.open(*arguments, recover=True, **options)
 
 
 @dataclass

@@ -6,7 +6,6 @@ checkpoint or the clean mark. `mutating` runs them; `test_mutants` sees that eac
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import NamedTuple
 
 __all__ = ["EQUIVALENT", "MUTANTS", "Mutant"]
@@ -36,8 +35,7 @@ _ATOMIC, _DIRECTORY = "storage/atomic.py", "storage/directory.py"
 _SEGMENT, _FILE = "segment/base.py", "segment/file.py"
 _FLUSHING, _TRUNCATION, _STATE = "log/flushing.py", "log/truncation.py", "log/state.py"
 _DELETION, _LOADER, _LOG = "log/segments/deletion.py", "log/opening/loader.py", "log/log.py"
-_SOURCES = Path(__file__).parents[2] / "src/tidelog"
-_ROOT = next(name for name in ("layout/roots.py", "manager/store/root.py") if (_SOURCES / name).exists())
+_ROOT = "layout/roots.py"
 _STORE, _MOVES = "manager/store/store.py", "manager/store/moves.py"
 _PARTITION, _MAINTENANCE = "manager/store/partition.py", "manager/background/maintenance.py"
 _APPLYING, _COMMITTING = "manager/publishing/applying.py", "manager/publishing/committing.py"
@@ -49,30 +47,8 @@ _CLEANER = (
     "log/test_splitting.py",
     "durability/test_lives.py",
 )
-
-
-def _present(*choices: tuple[str, str, str]) -> tuple[str, str, str]:
-    """The first file, line and replacement of which the line is there."""
-    found = [
-        one for one in choices if (_SOURCES / one[0]).exists() and one[1] in (_SOURCES / one[0]).read_text()
-    ]
-    return (found or choices)[0]
-
-
-_OLD_TAKE, _TAKE = (
-    "        self.fs.unlink(path)\n",
-    "            self.fs.unlink(self.file(CLEAN_SHUTDOWN_FILE))\n",
-)
-_SYNC = "self.fs.sync_directory(self.path)\n"
-_MARK_SYNCED = _present(
-    ("layout/roots.py", f"{_TAKE}            {_SYNC}", _TAKE),
-    ("manager/store/root.py", f"{_OLD_TAKE}        {_SYNC}", _OLD_TAKE),
-)
-_MARK_TAKEN = _present(("layout/roots.py", _TAKE, ""), ("manager/store/root.py", _OLD_TAKE, ""))
-_ROOT_NAMED = _present(
-    ("manager/store/root.py", "        fs.sync_directory(parent(path))\n", "        pass\n"),
-    ("storage/files.py", "    fs.sync_directory(above)\n", "    pass\n"),
-)
+_TAKE = "            self.fs.unlink(self.file(CLEAN_SHUTDOWN_FILE))\n"
+_SYNC = "            self.fs.sync_directory(self.path)\n"
 
 MUTANTS: tuple[Mutant, ...] = (
     # ---- small files that are replaced whole
@@ -460,8 +436,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant("linked names are not synced", _LINKING, "            state.directory.sync()\n", "", _PUBLISHING),
     # ---- roots: the clean mark and checkpoints
-    Mutant("the clean mark may come back", *_MARK_SYNCED, LIVES),
-    Mutant("the clean mark stays", *_MARK_TAKEN, LIVES),
+    Mutant("the clean mark may come back", _ROOT, _TAKE + _SYNC, _TAKE, LIVES),
+    Mutant("the clean mark stays", _ROOT, _TAKE, "", LIVES),
     Mutant(
         "checkpoints are written side by side",
         _ROOT,
@@ -476,7 +452,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "",
         ("manager/test_store.py", "manager/test_disks.py", PROMISES),
     ),
-    Mutant("a new root's name is not synced", *_ROOT_NAMED, LIVES),
+    Mutant(
+        "a new root's name is not synced",
+        "storage/files.py",
+        "    fs.sync_directory(above)\n",
+        "    pass\n",
+        LIVES,
+    ),
     Mutant(
         "checkpoints of a truncated log stay high",
         _STORE,
@@ -574,8 +556,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "what was there before a bulk write is not synced",
         _COMMITTING,
-        "        find(one.topic_partition).flush()\n",
-        "        pass\n",
+        "            partition.flush()\n",
+        "            pass\n",
         _PUBLISHING,
     ),
     Mutant(
