@@ -48,10 +48,12 @@ def test_json_records_are_those_of_kafkas_reader(partition: GoldenPartition) -> 
     answer = run("dump", "--deep", "--json", *partition.logs())
     assert answer.code == 0, answer.err
     assert answer.err == ""
-    got = dumped(answer, *partition.logs())
+    got = [json.loads(line) for line in answer.lines]
     expected = partition.records()
     assert got == expected
     assert [list(record) for record in got] == [list(record) for record in expected]
+    named = run("dump", "--deep", "--json", "--with-file", *partition.logs())
+    assert dumped(named, *partition.logs()) == expected
 
 
 @PARTITIONS

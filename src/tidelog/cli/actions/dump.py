@@ -50,6 +50,8 @@ class DumpStyle:
     """Of indexes: only look whether they are sound, or fit the log."""
     max_bytes: int | None = None
     """How much of a log is read."""
+    with_file: bool = False
+    """JSON lines of records name their file, as all other JSON lines do."""
 
 
 def dump_files(
@@ -95,7 +97,7 @@ def _check(path: Path) -> int:
 
 def _dump(path: Path, style: DumpStyle, out: Output, progress: Progress) -> None:
     out.say(f"Dumping {path}")
-    if out.json:
+    if out.json and (style.with_file or not style.lines.deep):
         out = JsonOutput({"file": str(path)})
     segment = parse_segment_file(path.name)
     if segment is not None and segment.kind is FileKind.LOG:

@@ -59,6 +59,10 @@ MaxBytes = Annotated[
     Option("--max-bytes", metavar="N", min=0, help="Read no more than this of each log.", show_default=False),
 ]
 
+WithFile = Annotated[
+    bool, Option("--with-file", help="With --json and --deep: each record names its file, as batches do.")
+]
+
 
 @app.command()
 def dump(
@@ -78,6 +82,7 @@ def dump(
     verify_index_only: VerifyIndexOnly = False,
     index_sanity_check: IndexSanityCheck = False,
     max_bytes: MaxBytes = None,
+    with_file: WithFile = False,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -85,7 +90,8 @@ def dump(
 
     Of a log the batches are shown, with --deep the records; every checksum is checked. Indexes are compared
     with their log. At damage the file is left with an error and the next one is read; the exit code is
-    then 1. JSON lines of records have keys, values and header values in base64, unless they are decoded.
+    then 1. JSON lines name their file (those of records with --with-file); records have keys, values and
+    header values in base64, unless they are decoded.
     """
     paths = [*(files or ()), *(Path(name.strip()) for name in (more_files or "").split(",") if name.strip())]
     if not paths:
@@ -110,7 +116,7 @@ def dump(
         decoder, print_data_log = None, True  # the line kernel writes such text itself
     is_deep = deep or print_data_log or decoder is not None
     lines = LineStyle(json, is_deep, print_data_log, skip_record_metadata)
-    style = DumpStyle(lines, decoder, index_sanity_check, verify_index_only, max_bytes)
+    style = DumpStyle(lines, decoder, index_sanity_check, verify_index_only, max_bytes, with_file)
     raise Exit(dump_files(paths, style, make_output(json=json), partial(report, ctx)))
 
 
