@@ -216,7 +216,8 @@ class _Loader:
                 kinds.setdefault(file.offset, set()).add(file.kind)
         self._snapshots = {offset for offset, has in kinds.items() if FileKind.SNAPSHOT in has}
         bases = sorted(offset for offset, has in kinds.items() if FileKind.LOG in has)
-        first = max((base for base in bases if base <= self._recovery_point), default=-1)
+        # A segment that ends at the point may have been trimmed by a roll since it was synced.
+        first = max((base for base in bases if base < self._recovery_point), default=-1)
         now_ms = self._parts.now_ms()
         for base_offset in bases:
             segment = SealedSegment.open(self._directory, base_offset, created_ms=now_ms)
