@@ -157,7 +157,7 @@ def swap(case: Case) -> None:
 
 def duplicate(case: Case) -> None:
     path = case.file()
-    shutil.copy(path, case.directory() / path.name)
+    shutil.copy(path, case.directory() / path.name, follow_symlinks=False)
 
 
 def rename_segment(case: Case) -> None:
@@ -233,7 +233,8 @@ def odd_name(case: Case) -> None:
 def copy_partition(case: Case) -> None:
     source = case.directory()
     if source != case.root:
-        shutil.copytree(source, case.root / f"{case.dice.choice(('plain', 'new'))}-{case.dice.randrange(3)}")
+        target = case.root / f"{case.dice.choice(('plain', 'new'))}-{case.dice.randrange(3)}"
+        shutil.copytree(source, target, symlinks=True)  # one may lead to /dev/zero
 
 
 # ---- what is written into small files
