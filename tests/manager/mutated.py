@@ -234,7 +234,12 @@ def copy_partition(case: Case) -> None:
     source = case.directory()
     if source != case.root:
         target = case.root / f"{case.dice.choice(('plain', 'new'))}-{case.dice.randrange(3)}"
-        shutil.copytree(source, target, symlinks=True)  # one may lead to /dev/zero
+        small = {path.name for path in case.files() if path.parent == source}
+
+        def others(_: str, names: list[str]) -> list[str]:
+            return [name for name in names if name not in small]
+
+        shutil.copytree(source, target, ignore=others)  # no link to /dev/zero, no giant
 
 
 # ---- what is written into small files
