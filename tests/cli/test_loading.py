@@ -35,7 +35,7 @@ def test_every_segment_moves_the_bar(tmp_path: Path) -> None:
         LogBuilder(tmp_path / f"t-{number}").records(20).roll().records(30).roll().records(5).crash()
     size = sum(log.stat().st_size for log in tmp_path.rglob("*.log"))
     told = Told()
-    with LoadBar(told) as tell, tidelog.open(tmp_path, on_event=tell) as store:
+    with LoadBar(told) as tell, tidelog.open(tmp_path, on_event=tell, recover=True) as store:
         assert [partition.log_end_offset for partition in store] == [55, 55]
         assert told.shown
     assert not told.shown

@@ -284,6 +284,7 @@ def test_a_root_and_its_staging_move_together(root: Path, tmp_path: Path) -> Non
         with pytest.raises(LogError):
             publish(store, Write(str(staging), ("task",)))
     assert read_journal(LOCAL, root).pending is None
+    tidelog.open(root, background=False, recover=True).close()
     whose = own_id(root)
     with tidelog.open(root, background=False) as store:
         claim(LOCAL, str(staging), store.roots[0].identity.directory_id)

@@ -189,7 +189,7 @@ def test_recover_keeps_what_it_cuts(tmp_path: Path) -> None:
     kept = {file.name: file.read_bytes() for file in (keep / path.name).iterdir()}
     for name, data in before.items():
         position = len(after.get(name, b""))
-        if position < len(data):
+        if data[position:].rstrip(b"\0"):  # the zeros of preallocation are not kept
             assert after.get(name, b"") + kept.pop(f"{name}.from-{position}") == data
     assert not kept
     assert line["bytes_cut"] == sum(map(len, before.values())) - sum(map(len, after.values()))

@@ -10,7 +10,7 @@ import pytest
 
 import tidelog
 import tidelog.spark
-from tidelog.errors import InvalidInputError
+from tidelog.errors import InvalidInputError, UncleanShutdownError
 from tidelog.manager.upkeep.compacting import Compaction, compact_at_rest
 from tidelog.records import Record
 from tidelog.storage import LOCAL
@@ -220,12 +220,17 @@ def test_trimming_leaves_what_the_local_command_leaves(spark: SparkSession, tmp_
 
 
 def test_trimming_goes_by_what_recovery_leaves(spark: SparkSession, tmp_path: Path) -> None:
-    """The look at files counts a last batch that recovery, when the root is opened, takes away."""
+    """A root that was not closed in order is refused; recovery first takes a broken last batch away."""
     make_old(tmp_path / "root")
     (tmp_path / "root" / ".kafka_cleanshutdown").unlink()
     (tmp_path / "root" / "recovery-point-offset-checkpoint").unlink()
     last = max((tmp_path / "root" / "old-1").glob("*.log"))
     last.write_bytes(last.read_bytes()[:-1] + b"?")
+    before = last.read_bytes()
+    with pytest.raises(UncleanShutdownError, match="tidelog recover"):
+        tidelog.spark.trim(spark, tmp_path / "root", before_ms=1 << 50)
+    assert last.read_bytes() == before
+    tidelog.open(tmp_path / "root", recover=True).close()
     found = tidelog.spark.trim(spark, tmp_path / "root", before_ms=1 << 50).toArrow().to_pylist()
     assert {(row["topic"], row["partition"]): row["new_log_start_offset"] for row in found} == {
         ("kept", 0): 200,

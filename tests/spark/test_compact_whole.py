@@ -19,7 +19,7 @@ from tests.spark.test_compact_passes import CONFIG, generate, state
 from tidelog.cleanup.offset_map import OffsetMap
 from tidelog.cleanup.splitting import clean_splitting
 from tidelog.errors import CorruptRecordError
-from tidelog.layout.roots import Identity, Root
+from tidelog.layout.roots import Identity, Root, look_at
 from tidelog.log import Log
 from tidelog.manager.store.partition import Partition
 from tidelog.records import Record, encode_records
@@ -57,7 +57,8 @@ def compact_copy(log: Log, staging: Path) -> WholeDone:
 
 def partition_of(log: Log) -> Partition:
     partition = Partition(TopicPartition("t", 0), uuid.UUID(int=0), 0)
-    root = Root(str(Path(log.path).parent), LOCAL, None, Identity(1, "c", uuid.UUID(int=1)))
+    facts = look_at(LOCAL, str(Path(log.path).parent))
+    root = Root(LOCAL, None, Identity(1, "c", uuid.UUID(int=1)), facts)
     partition.attach(log, root)
     return partition
 

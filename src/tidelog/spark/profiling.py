@@ -23,7 +23,7 @@ from tidelog.records.schema import Projection
 from tidelog.scanning.partitions import Partition
 from tidelog.scanning.ranges import OffsetRange
 from tidelog.scanning.splits import Split, plan_splits
-from tidelog.scanning.tasks import ScanTask, decode_window, read_batches, run_task
+from tidelog.scanning.tasks import NO_END, ScanTask, decode_window, read_batches, run_task
 from tidelog.scanning.volumes import open_volume
 from tidelog.spark.jobs import job_frame
 from tidelog.spark.offsets import log_ends, select_partitions
@@ -189,7 +189,7 @@ def timestamp_before(task: ScanTask) -> int | None:
         before = positions[positions < end]
         for start in (int(before[-1]) if len(before) else 0, 0):
             whole = ScanTask(
-                task.url, segment.log_name, task.topic, task.partition, start, end, 0, 1 << 62, True
+                task.url, segment.log_name, task.topic, task.partition, start, end, 0, NO_END, True
             )
             last = _last_timestamp(whole, task.with_control)
             if last is not None:
