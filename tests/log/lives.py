@@ -204,6 +204,8 @@ class _Liver:
         self.life.checkpoints.append(replace(known, step=self.fs.steps, clean=False))
         self.log = self._open(clean=True, recovery_point=known.recovery_point, log_start=known.log_start)
         self.log.update_high_watermark(self.log.log_end_offset)
+        if self.log.recovery_point < known.recovery_point:  # as a store does when it is opened
+            self._checkpoint()
 
 
 def open_on(

@@ -34,7 +34,7 @@ from tidelog.errors import (
     TopicExistsError,
     UnknownTopicOrPartitionError,
 )
-from tidelog.layout.roots import Root, Skipped
+from tidelog.layout.roots import Checkpoint, Root, Skipped
 from tidelog.log import Log
 from tidelog.manager.background.cleaner_states import CleanerStates
 from tidelog.manager.background.cleaning import Cleaning
@@ -93,6 +93,7 @@ class Store:
             env, opened.registry, self._online_roots, self._partitions, maintenance.take_offline
         )
         self._states = states
+        self._lower_recovery_points()
         watch(self)
         self._threads: list[BackgroundThread] = []
         maintenance.schedule(queue)
@@ -100,6 +101,23 @@ class Store:
             self._schedule_upkeep(background)
         if background is not False:
             self._threads.append(BackgroundThread(queue))
+
+    def _lower_recovery_points(self) -> None:
+        """Write down recovery points that opening has lowered, before anything is appended.
+
+        A log can end below its checkpoint: a truncation inside of a batch takes the batch whole, and recovery
+        cuts. What is appended there next is not on the disk yet, and the old checkpoint would vouch for it.
+        """
+        for partition in self._partitions():
+            root = partition.root
+            if root is None or not partition.is_online:
+                continue
+            known = root.checkpoints[Checkpoint.RECOVERY_POINTS].get(partition.topic_partition, 0)
+            if known > partition.log.recovery_point:
+                with partition.gate:
+                    failure = self._maintenance.lower_checkpoints(partition)
+                if failure is not None:
+                    self._maintenance.take_offline(root, failure)
 
     def _schedule_upkeep(self, background: bool) -> None:
         """Have old segments, compacted records and directories of deleted topics removed by the clock."""
@@ -358,6 +376,8 @@ class Store:
             partition: root.path
             for root in self._online_roots()
             for partition, _ in unfinished_moves(self._env.fs, root.path)
+            if partition.topic in self._topics
+            and partition.partition in self._topics[partition.topic].partitions
         }
 
     def resume_moves(self) -> None:
