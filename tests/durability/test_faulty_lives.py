@@ -15,6 +15,13 @@ def test_a_store_with_a_failing_disk_survives_power_cuts(seed: int, faults: str)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("faults", FAULTS)
+@pytest.mark.parametrize("seed", range(200, 204))
+def test_a_store_with_a_failing_disk_survives_hundreds_of_power_cuts(seed: int, faults: str) -> None:
+    cut(seed, 40, actions=60, faults=faults)
+
+
+@pytest.mark.soak
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("faults", FAULTS)
 @pytest.mark.parametrize("seed", range(200, 225))
