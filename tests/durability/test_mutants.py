@@ -24,7 +24,7 @@ def test_there_are_enough_and_each_is_another() -> None:
     assert len(EQUIVALENT) <= (1 - LEAST_SHARE) * len(MUTANTS)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(1500)
 def test_some_mutants_die() -> None:
     outcomes = run(sample(10, seed=1), workers=2)
