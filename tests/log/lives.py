@@ -24,7 +24,7 @@ from tidelog.testing.crash import CrashFileSystem
 
 __all__ = ["Life", "check", "live"]
 
-PATH = "/root/orders-0"
+PATH = "/disk/orders-0"
 CONFIG = replace(SMALL, internal_segment_bytes=700, segment_index_bytes=240, index_interval_bytes=100)
 
 Contents = dict[int, bytes]
@@ -91,7 +91,7 @@ class _Liver:
         self.dice = random.Random(seed)
         self.life = Life(CrashFileSystem(clock=lambda: NOW_MS))
         self.fs = self.life.fs
-        self.fs.make_directory("/root")
+        self.fs.make_directory("/disk")
         self.fs.sync_directory("/")
         self.later = Later()
         self.contents: Contents = {}
@@ -250,7 +250,7 @@ def _check_opened(life: Life, step: int, after: CrashFileSystem, told: Checkpoin
     start = max((last.log_start, *(one.keep_from for one in since)))
     below = min((one.keep_below for one in since), default=1 << 62)
     required = {at: value for at, value in last.contents.items() if start <= at < below}
-    if not after.exists("/root"):
+    if not after.exists("/disk"):
         assert not required
         return
     log = open_on(after, None, clean=told.clean, recovery_point=told.recovery_point, log_start=told.log_start)

@@ -43,7 +43,7 @@ def _cut(seed: int, cuts: int) -> None:
 @pytest.fixture
 def crashing() -> CrashFileSystem:
     fs = CrashFileSystem()
-    fs.make_directory("/root")
+    fs.make_directory("/disk")
     fs.sync_directory("/")
     return fs
 
@@ -56,7 +56,7 @@ def test_a_delayed_flush_after_a_truncation_says_nothing_of_what_comes_next(
     crashing: CrashFileSystem,
 ) -> None:
     later = Later()
-    log = open_log(Path("/root/orders-0"), fs=crashing, scheduler=later)
+    log = open_log(Path("/disk/orders-0"), fs=crashing, scheduler=later)
     log.append_as_leader([record(number) for number in range(20)])
     log.roll()
     log.truncate_to(0)
@@ -65,7 +65,7 @@ def test_a_delayed_flush_after_a_truncation_says_nothing_of_what_comes_next(
     log.append_as_leader([record(100)])
     log.flush()
     assert log.recovery_point == 1
-    after = open_log(Path("/root/orders-0"), fs=crashing.crash(kept="synced"), clean=False)
+    after = open_log(Path("/disk/orders-0"), fs=crashing.crash(kept="synced"), clean=False)
     assert _values(after) == ["value 100"]
 
 
@@ -74,7 +74,7 @@ def test_a_delayed_flush_that_finds_other_records_flushes_those(
     crashing: CrashFileSystem, records_behind: int
 ) -> None:
     later = Later()
-    log = open_log(Path("/root/orders-0"), fs=crashing, scheduler=later)
+    log = open_log(Path("/disk/orders-0"), fs=crashing, scheduler=later)
     for number in range(20):
         log.append_as_leader([record(number)])
     log.roll()
@@ -85,13 +85,13 @@ def test_a_delayed_flush_that_finds_other_records_flushes_those(
     point = log.recovery_point
     assert point <= log.log_end_offset
     after = open_log(
-        Path("/root/orders-0"), fs=crashing.crash(kept="synced"), clean=False, recovery_point=point
+        Path("/disk/orders-0"), fs=crashing.crash(kept="synced"), clean=False, recovery_point=point
     )
     assert _values(after)[:point] == _values(log)[:point]
 
 
 def test_a_truncation_is_on_the_disk_when_it_returns(crashing: CrashFileSystem) -> None:
-    path = Path("/root/orders-0")
+    path = Path("/disk/orders-0")
     log = open_log(path, fs=crashing)
     for number in range(60):
         log.append_as_leader([record(number)])
@@ -107,7 +107,7 @@ def test_a_truncation_is_on_the_disk_when_it_returns(crashing: CrashFileSystem) 
 
 
 def test_aborted_transactions_that_were_cut_off_do_not_come_back(crashing: CrashFileSystem) -> None:
-    path = Path("/root/orders-0")
+    path = Path("/disk/orders-0")
     log = open_log(path, fs=crashing)
     log.append_as_leader([record(0)])
     send(log, 1, 0, record(1))
@@ -122,7 +122,7 @@ def test_aborted_transactions_that_were_cut_off_do_not_come_back(crashing: Crash
 
 
 def test_an_aborted_transaction_is_flushed_with_its_marker(crashing: CrashFileSystem) -> None:
-    path = Path("/root/orders-0")
+    path = Path("/disk/orders-0")
     log = open_log(path, fs=crashing)
     send(log, 1, 0, record(0))
     abort(log, 1)
@@ -137,7 +137,7 @@ def test_an_aborted_transaction_is_flushed_with_its_marker(crashing: CrashFileSy
 def test_an_undone_write_is_flushed_away(crashing: CrashFileSystem) -> None:
     """A write that failed half-way is cut off again: that the disk has it so must be seen to as well."""
     fs = FaultyFileSystem(crashing, _well)
-    path = Path("/root/orders-0")
+    path = Path("/disk/orders-0")
     log = open_log(path, fs=fs)
     log.append_as_leader([record(0)])
     log.flush()
@@ -151,7 +151,7 @@ def test_an_undone_write_is_flushed_away(crashing: CrashFileSystem) -> None:
 
 
 def test_an_orderly_stop_leaves_nothing_to_be_written(crashing: CrashFileSystem) -> None:
-    path = Path("/root/orders-0")
+    path = Path("/disk/orders-0")
     log = open_log(path, fs=crashing)
     for number in range(30):
         log.append_as_leader([record(number)])
@@ -166,7 +166,7 @@ def test_an_orderly_stop_leaves_nothing_to_be_written(crashing: CrashFileSystem)
 
 
 def test_a_log_that_nobody_wrote_to_is_closed_without_a_sync(crashing: CrashFileSystem) -> None:
-    path = Path("/root/orders-0")
+    path = Path("/disk/orders-0")
     with open_log(path, fs=crashing) as log:
         log.append_as_leader([record(0)])
     before = crashing.steps
@@ -181,7 +181,7 @@ def test_a_log_that_nobody_wrote_to_is_closed_without_a_sync(crashing: CrashFile
 
 def test_a_truncation_waits_for_the_flush_that_is_under_way(crashing: CrashFileSystem) -> None:
     """The flush has seen records that the truncation removes: it must not speak of the ones that follow."""
-    path = Path("/root/orders-0")
+    path = Path("/disk/orders-0")
     fs = FaultyFileSystem(crashing, _well)
     log = open_log(path, fs=fs)
     for number in range(10):
@@ -215,7 +215,7 @@ def test_a_truncation_waits_for_the_flush_that_is_under_way(crashing: CrashFileS
 
 
 def test_flushes_truncations_and_appends_of_many_threads(crashing: CrashFileSystem) -> None:
-    path = Path("/root/orders-0")
+    path = Path("/disk/orders-0")
     log = open_log(path, fs=crashing)
     stop = threading.Event()
     errors: list[BaseException] = []

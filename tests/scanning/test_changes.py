@@ -155,7 +155,7 @@ def test_defaults_are_those_of_a_consumer(tmp_path: Path) -> None:
     LogBuilder(tmp_path / "__cluster_metadata-0").records(4).close()
 
     def offsets(*args: object, **options: object) -> list[tuple[str, int]]:
-        found = tidelog.scan(*args, columns=["topic", "offset"], **options)  # type: ignore[arg-type]
+        found = tidelog.scan(*args, columns=["topic", "offset"], **options)
         return [(row["topic"], row["offset"]) for row in found.read_all().to_pylist()]
 
     data = [("t", n) for n in range(8)]
