@@ -5,7 +5,7 @@ KERNELS := $(wildcard src/tidelog/kernels/*.py)
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo test test-slow soak mutants check format bench asan clean
+.PHONY: help setup setup-dev demo test test-slow soak mutants check format bench asan docs dist clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -35,7 +35,7 @@ setup: $(VENV)/.kernels  ## make the virtual environment and compile the kernels
 
 setup-dev: setup $(VENV)/.dev
 
-demo: setup  ## a pipeline on a million events: write, read, find, verify, export, query
+demo: setup  ## run a pipeline on a million events: write, read, find, verify, export, query
 	$(BIN)/python examples/demo.py
 
 test: setup-dev  ## run the tests (a few minutes)
@@ -44,10 +44,10 @@ test: setup-dev  ## run the tests (a few minutes)
 test-slow: setup-dev  ## run the long tests: fuzzing, sanitizers, kills, brokers
 	$(BIN)/python -m pytest -m slow -n auto --dist loadfile $(ARGS)
 
-soak: setup-dev  ## run the tests of many minutes: a storm of threads, the disks of whole clusters, fuzz
+soak: setup-dev  ## run the tests that take many minutes: a thread storm, the disks of whole clusters, fuzzing
 	$(BIN)/python -m pytest -m soak -v --durations=0 --durations-min=1 $(ARGS)
 
-mutants: setup-dev  ## break what makes writes durable, one line at a time, and see that the tests notice
+mutants: setup-dev  ## break the code that makes writes durable, line by line, and check that a test fails
 	$(BIN)/python -m tests.durability.mutating $(ARGS)
 
 check: setup-dev  ## lint, types and import contracts
@@ -60,7 +60,7 @@ format: setup-dev  ## format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: setup $(VENV)/.bench  ## measure against Kafka's engine and others; ARGS="--only records --quick"
+bench: setup $(VENV)/.bench  ## compare the speed with Kafka's engine; ARGS="--only records --quick"
 	$(BIN)/python -m benchmarks $(ARGS)
 
 asan: setup-dev  ## run the decode tests on kernels compiled under AddressSanitizer
@@ -73,7 +73,7 @@ $(VENV)/.docs: $(VENV)/.installed
 docs: $(VENV)/.docs  ## build the site with the API reference into build/site; warnings are errors
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-dist:  ## build the source distribution and wheels, and try them out in blank environments
+dist:  ## build the source distribution and wheels, and try them in blank environments
 	$(PYTHON) tools/dist.py $(ARGS)
 
 clean:  ## remove what was built

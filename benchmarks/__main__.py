@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.oracle.jars import OracleError
 
-from benchmarks import compaction, log, manager, records, setup, spark, spark_write, tool
+from benchmarks import broker, compaction, log, manager, records, setup, spark, spark_write, tool
 from benchmarks.harness import Bench, Effort
 from benchmarks.report import Row, print_json, print_table
 
@@ -21,6 +21,7 @@ GROUPS: dict[str, Callable[[Bench], Iterator[Row]]] = {
     "compaction": compaction.rows,
     "tool": tool.rows,
     "setup": setup.rows,
+    "broker": broker.rows,
     "spark": spark.rows,
     "spark-write": spark_write.rows,
 }

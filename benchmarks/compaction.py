@@ -24,10 +24,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from benchmarks.harness import KAFKA, Bench
-from benchmarks.log import DifferentAnswersError
+from benchmarks.harness import KAFKA, Bench, DifferentAnswersError
 from benchmarks.log_data import FIRST_TIMESTAMP, PER_BATCH, LogDirectory
 from benchmarks.report import Row
+from benchmarks.turns import by_turns_on, peer
 from tidelog.cleanup.cleaner import clean_log
 from tidelog.cleanup.offset_map import OffsetMap
 from tidelog.config import LogConfig
@@ -36,7 +36,6 @@ from tidelog.types import Codec
 
 __all__ = ["CLEAN_AT_MS", "rows", "write_log"]
 
-CLEAN_BAR = 4.0
 CLEAN_AT_MS = 1_800_000_000_000
 
 _MAP_BYTES = 128 << 20
@@ -52,15 +51,15 @@ class _Case:
     codec: Codec
     per_batch: int
     versions: int
-    bar: float | None
+    bar: float
     records: tuple[int, int]
 
 
 _CASES = (
-    _Case("clean/none-150", Codec.NONE, PER_BATCH, _VERSIONS, CLEAN_BAR, (1_000_000, 5_000_000)),
-    _Case("clean/lz4-150", Codec.LZ4, PER_BATCH, _VERSIONS, None, (1_000_000, 5_000_000)),
-    _Case("clean/none-1", Codec.NONE, 1, _VERSIONS, None, (300_000, 1_000_000)),
-    _Case("keep/none-150", Codec.NONE, PER_BATCH, 1, None, (600_000, 3_000_000)),
+    _Case("clean/none-150", Codec.NONE, PER_BATCH, _VERSIONS, 6.0, (1_000_000, 5_000_000)),
+    _Case("clean/lz4-150", Codec.LZ4, PER_BATCH, _VERSIONS, 5.0, (1_000_000, 5_000_000)),
+    _Case("clean/none-1", Codec.NONE, 1, _VERSIONS, 3.0, (300_000, 1_000_000)),
+    _Case("keep/none-150", Codec.NONE, PER_BATCH, 1, 5.0, (600_000, 3_000_000)),
 )
 
 
@@ -123,15 +122,14 @@ def _clean(bench: Bench, case: _Case) -> Row:
     made = write_log(source, count, keys, codec=case.codec, per_batch=case.per_batch)
     amount = sum(log.stat().st_size for log in source.glob("*.log")) / 1e6
     copy = bench.scratch / "copy" / source.name
-    kafka = bench.kafka_timing(
-        "LogCleans",
-        source=str(source),
-        copy=str(copy),
-        log_end=made.log_end,
-        config=made.config,
-        map_bytes=_MAP_BYTES,
-        clean_at_ms=CLEAN_AT_MS,
-    )
+    request = {
+        "source": str(source),
+        "copy": str(copy.with_name("theirs") / source.name),
+        "log_end": made.log_end,
+        "config": made.config,
+        "map_bytes": _MAP_BYTES,
+        "clean_at_ms": CLEAN_AT_MS,
+    }
     offset_map = OffsetMap(_MAP_BYTES)
     sizes: list[int] = []
 
@@ -139,11 +137,13 @@ def _clean(bench: Bench, case: _Case) -> Row:
         clean_log(log, offset_map, first_dirty_offset=0, upper_bound=log.log_end_offset, now_ms=CLEAN_AT_MS)
         sizes.append(log.size)
 
-    seconds = bench.best_on(lambda: _copied(made, copy), work)
+    with peer(bench, "LogCleans", **request) as kafka:
+        times = by_turns_on(bench, kafka, lambda: _copied(made, copy), work)
     if abs(sizes[-1] - kafka.witness) > (kafka.witness // 20 if case.codec else 0):
         raise DifferentAnswersError(f"{row}: Kafka leaves {kafka.witness} bytes, tidelog {sizes[-1]}")
     shutil.rmtree(source)
-    return Row(row, "MB/s", amount / seconds, KAFKA, amount / kafka.seconds, case.bar)
+    ours, theirs = amount / times.seconds, amount / times.kafka_seconds
+    return Row(row, "MB/s", ours, KAFKA, theirs, case.bar, spread=times.spread)
 
 
 @contextmanager

@@ -12,14 +12,24 @@ from typing import Any, TypeVar
 
 from tests.oracle.jars import KAFKA_VERSION, Kafka, Programs
 
-__all__ = ["KAFKA", "Bench", "Effort", "Timing", "best_seconds_on"]
+__all__ = ["JVM", "KAFKA", "Bench", "DifferentAnswersError", "Effort", "Timing", "agree", "best_seconds_on"]
 
 KAFKA = f"kafka {KAFKA_VERSION}"
 
-_JVM = ("-Xms1g", "-Xmx3g")
+JVM = ("-Xms1g", "-Xmx3g")
 _MIN_REPETITIONS = 3
 
 _T = TypeVar("_T")
+
+
+class DifferentAnswersError(Exception):
+    """Kafka and tidelog do not agree, so their times mean nothing."""
+
+
+def agree(row: str, kafka: int, ours: int) -> None:
+    """Refuse a row whose answers differ."""
+    if kafka != ours:
+        raise DifferentAnswersError(f"{row}: Kafka's answers sum up to {kafka}, tidelog's to {ours}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +58,10 @@ class Effort:
         """Time in which the best repetition counts."""
         return 0.5 if self.quick else 2.0
 
+    def request(self) -> dict[str, Any]:
+        """The effort as a program of java/ reads it."""
+        return {"warmup_s": self.warmup_s, "measure_s": self.measure_s, "cpu_time": self.cpu_time}
+
     def scale(self, quick: int, full: int) -> int:
         """A size that depends on the effort."""
         return quick if self.quick else full
@@ -74,12 +88,8 @@ class Bench:
 
     def kafka(self, program: str, **request: Any) -> list[Any]:
         """Runs a program of java/ with the run's effort; its JSON lines."""
-        effort = {
-            "warmup_s": self.effort.warmup_s,
-            "measure_s": self.effort.measure_s,
-            "cpu_time": self.effort.cpu_time,
-        }
-        return self.programs.ask(f"tidelog.bench.{program}", effort | request, limit_s=600, jvm=_JVM)
+        effort = self.effort.request()
+        return self.programs.ask(f"tidelog.bench.{program}", effort | request, limit_s=600, jvm=JVM)
 
     def kafka_timing(self, program: str, **request: Any) -> Timing:
         """What a program that prints its timing has measured."""

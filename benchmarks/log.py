@@ -16,29 +16,20 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
-
-import pyarrow as pa
 
 import tidelog
-from benchmarks import ours, sqlite_peer
-from benchmarks.harness import KAFKA, Bench
-from benchmarks.log_data import FIRST_TIMESTAMP, PER_BATCH, LogData, LogDirectory, grouped, ready_batches
+from benchmarks import sqlite_peer
+from benchmarks.harness import KAFKA, Bench, agree
+from benchmarks.log_appends import appends
+from benchmarks.log_data import PER_BATCH, LogData, LogDirectory
 from benchmarks.report import Row
 from tidelog.config import LogConfig
 from tidelog.index import OffsetIndex
 from tidelog.log.log import Log
-from tidelog.records.record import Record
 from tidelog.storage import LOCAL, Directory
 
 __all__ = ["rows"]
 
-MANY = 64
-"""Batches a call."""
-
-APPEND_BARS = {"ready-1": 1.0, "ready-many": 1.5, "one-record-1": None, "one-record-many": 2.0, "arrow": 1.5}
 BY_OFFSET_BAR = 2.0
 BY_OFFSET_BAR_SQLITE = 1.0
 BY_TIMESTAMP_BAR = 2.0
@@ -49,88 +40,16 @@ SCAN_THREADS = 2
 SCAN_BAR = 1.7
 
 
-class DifferentAnswersError(Exception):
-    """Kafka and tidelog do not agree, so their times mean nothing."""
-
-
 def rows(bench: Bench) -> Iterator[Row]:
     """The group's rows, in order."""
     data = LogData(bench)
-    yield from _Appends(bench, data).rows()
+    yield from appends(bench, data)
     yield from _by_offset(bench, data)
     yield from _by_timestamp(bench, data)
     yield from _bulk(bench, data)
     yield from _open(bench, data)
     yield from _open_memory(bench, data)
     yield from _scan(bench, data)
-
-
-def _agree(row: str, kafka: int, ours: int) -> None:
-    if kafka != ours:
-        raise DifferentAnswersError(f"{row}: Kafka's answers sum up to {kafka}, tidelog's to {ours}")
-
-
-# Append
-
-
-@dataclass(frozen=True, slots=True)
-class _Appends:
-    bench: Bench
-    data: LogData
-
-    def rows(self) -> Iterator[Row]:
-        yield from self._ready("ready", "batched", PER_BATCH, "MB/s")
-        yield from self._ready("one-record", "single", 1, "k batches/s")
-        yield from self._arrow()
-
-    def _ready(self, name: str, source: str, per_batch: int, unit: str) -> Iterator[Row]:
-        """One batch a call and many, both against Kafka's one: it takes no more from a client."""
-        ways = {f"{name}-1": 1, f"{name}-many": MANY}
-        wanted = {way: count for way, count in ways.items() if self.bench.selected(f"log/append/{way}")}
-        if not wanted:
-            return
-        path: Path = getattr(self.data, source)
-        batches = ready_batches(path)
-        amount = path.stat().st_size / 1e6 if unit == "MB/s" else len(batches) / 1e3
-        kafka = amount / self._kafka("ready", path, len(batches) * per_batch)
-        for way, count in wanted.items():
-            seconds = self._ours(grouped(batches, count), len(batches) * per_batch)
-            peer = KAFKA if count == 1 else f"{KAFKA}, one a call"
-            yield Row(f"log/append/{way}", unit, amount / seconds, peer, kafka, APPEND_BARS[way])
-
-    def _arrow(self) -> Iterator[Row]:
-        row = "log/append/arrow"
-        if not self.bench.selected(row):
-            return
-        records = ours.load(self.data.batched)
-        calls = records.to_batches(max_chunksize=MANY * PER_BATCH)
-        seconds = self._ours(calls, len(records), max_batch_records=PER_BATCH)
-        kafka = self._kafka("encode", self.data.batched, len(records), per_batch=PER_BATCH)
-        millions = len(records) / 1e6
-        bar = APPEND_BARS["arrow"]
-        yield Row(row, "M records/s", millions / seconds, f"{KAFKA}, one a call", millions / kafka, bar)
-
-    def _kafka(self, task: str, path: Path, log_end: int, **request: object) -> float:
-        directory = str(self.bench.scratch / "kafka-0")
-        request |= {"task": task, "file": str(path), "dir": directory, "config": {}}
-        timing = self.bench.kafka_timing("LogAppends", first_timestamp=FIRST_TIMESTAMP - 1, **request)
-        _agree(f"append {task}", timing.witness, log_end + 1)
-        return timing.seconds
-
-    def _ours(self, calls: list[bytes] | list[pa.RecordBatch], log_end: int, **options: Any) -> float:
-        def work(log: Log) -> None:
-            for records in calls:
-                log.append_as_leader(records, **options)
-
-        @contextmanager
-        def fresh() -> Iterator[Log]:
-            log = Log.open(self.bench.scratch / "tidelog-0")
-            log.append_as_leader([Record(b"", timestamp=FIRST_TIMESTAMP - 1)])
-            yield log
-            _agree("append", log.log_end_offset, log_end + 1)
-            log.delete()
-
-        return self.bench.best_on(fresh, work)
 
 
 # Read
@@ -153,7 +72,7 @@ def _by_offset(bench: Bench, data: LogData) -> Iterator[Row]:
     with _opened(directory) as log:
         read = log.read_record
         found = [record for offset in offsets if (record := read(offset)) is not None]
-        _agree(row, kafka.witness, sum(r.offset + r.timestamp + len(r.value or b"") for r in found))
+        agree(row, kafka.witness, sum(r.offset + r.timestamp + len(r.value or b"") for r in found))
         del found
 
         def work() -> None:
@@ -179,7 +98,7 @@ def _by_timestamp(bench: Bench, data: LogData) -> Iterator[Row]:
     kafka = bench.kafka_timing("LogLookups", task="by-timestamp", targets=str(targets), **directory.request())
     with _opened(directory) as log:
         look_up = log.offset_for_timestamp
-        _agree(row, kafka.witness, sum(found.offset for t in timestamps if (found := look_up(t)) is not None))
+        agree(row, kafka.witness, sum(found.offset for t in timestamps if (found := look_up(t)) is not None))
 
         def work() -> None:
             for timestamp in timestamps:
@@ -197,7 +116,7 @@ def _bulk(bench: Bench, data: LogData) -> Iterator[Row]:
     path, targets, offsets = data.index(bench.effort.scale(500_000, 2_000_000))
     kafka = bench.kafka_timing("LogLookups", task="index", targets=str(targets), file=str(path))
     index = OffsetIndex(Directory(path.parent, LOCAL), 0)
-    _agree(row, kafka.witness, int(index.lookup_many(offsets)[1].sum()))
+    agree(row, kafka.witness, int(index.lookup_many(offsets)[1].sum()))
     speed = len(offsets) / bench.best(lambda: index.lookup_many(offsets)) / 1e6
     index.close()
     yield Row.against_a_bar(row, "M look-ups/s", speed, BULK_BAR_MILLIONS, lower_is_better=False)
@@ -218,7 +137,7 @@ def _open(bench: Bench, data: LogData) -> Iterator[Row]:
     def nothing_open() -> Iterator[list[Log]]:
         opened: list[Log] = []
         yield opened
-        _agree(row, kafka.witness, opened[0].log_end_offset)
+        agree(row, kafka.witness, opened[0].log_end_offset)
         opened[0].close()
 
     def work(opened: list[Log]) -> None:
@@ -255,7 +174,7 @@ def _scan(bench: Bench, data: LogData) -> Iterator[Row]:
             for batch in tidelog.scan(directory.path, threads=threads):
                 read += batch.num_rows
                 del batch  # or it would live beside the next one
-            _agree(row, directory.log_end, read)
+            agree(row, directory.log_end, read)
 
         return work
 

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from benchmarks.harness import Bench
 from tidelog.log.producers.snapshots import encode_snapshot
 from tidelog.records import scan_batches
+from tidelog.records.checksums import crc32c
 
 __all__ = [
     "FIRST_TIMESTAMP",
@@ -41,6 +42,7 @@ INDEX_ENTRIES = 250_000
 
 _ENTRY_OFFSETS, _ENTRY_BYTES = 37, 4_200
 _SEED = 7
+_PRODUCER = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,26 @@ class LogData:
     def single(self) -> Path:
         """Batches of one record, to be appended."""
         return self._batches("append-1", "none", self._bench.effort.scale(100_000, 400_000), 1)
+
+    @cached_property
+    def batched_lz4(self) -> Path:
+        """The same, compressed."""
+        return self._batches("append-lz4", "lz4", self._bench.effort.scale(300_000, 1_200_000), PER_BATCH)
+
+    @cached_property
+    def batched_by_producer(self) -> Path:
+        """Batches of 150 records, of one idempotent producer."""
+        return by_producer(self.batched)
+
+    @cached_property
+    def batched_lz4_by_producer(self) -> Path:
+        """The same, compressed."""
+        return by_producer(self.batched_lz4)
+
+    @cached_property
+    def single_by_producer(self) -> Path:
+        """Batches of one record, of one idempotent producer."""
+        return by_producer(self.single)
 
     def _batches(self, name: str, codec: str, records: int, per_batch: int) -> Path:
         path = self._bench.scratch / f"{name}.log"
@@ -147,6 +169,21 @@ def ready_batches(path: Path) -> list[bytes]:
     for position, _ in spans:
         data[position : position + 8] = bytes(8)
     return [bytes(data[position : position + size]) for position, size in spans]
+
+
+def by_producer(path: Path) -> Path:
+    """A copy of a file whose batches are of producer 1, in sequence."""
+    data = bytearray(path.read_bytes())
+    table = scan_batches(data, max_batches=1 << 30, check_crc=False).require()
+    sequence = 0
+    for position, size, count in zip(table.position, table.size, table.count, strict=True):
+        at = int(position)
+        data[at + 43 : at + 57] = struct.pack(">qhi", _PRODUCER, 0, sequence)
+        data[at + 17 : at + 21] = struct.pack(">I", crc32c(data[at + 21 : at + int(size)]))
+        sequence += int(count)
+    copy = path.with_suffix(".producer.log")
+    copy.write_bytes(data)
+    return copy
 
 
 def grouped(batches: Sequence[bytes], count: int) -> list[bytes]:

@@ -14,8 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import tidelog
-from benchmarks.harness import KAFKA, Bench
-from benchmarks.log import DifferentAnswersError
+from benchmarks.harness import KAFKA, Bench, agree
 from benchmarks.log_data import PER_BATCH, LogData, write_segments
 from benchmarks.report import Row
 from tidelog.config import LogConfig
@@ -41,11 +40,6 @@ def rows(bench: Bench) -> Iterator[Row]:
     yield from _load(bench)
 
 
-def _agree(row: str, kafka: int, ours: int) -> None:
-    if kafka != ours:
-        raise DifferentAnswersError(f"{row}: Kafka's log ends sum up to {kafka}, tidelog's to {ours}")
-
-
 def _recover(bench: Bench, data: LogData, per_batch: int) -> Iterator[Row]:
     row = f"manager/recover/{per_batch}"
     if not bench.selected(row):
@@ -69,7 +63,7 @@ def _recover(bench: Bench, data: LogData, per_batch: int) -> Iterator[Row]:
                 file.unlink()
         opened: list[Log] = []
         yield opened
-        _agree(row, kafka.witness, opened[0].log_end_offset)
+        agree(row, kafka.witness, opened[0].log_end_offset)
         opened[0].close()
 
     def work(opened: list[Log]) -> None:
@@ -93,7 +87,7 @@ def _load(bench: Bench) -> Iterator[Row]:
     def closed() -> Iterator[list[Store]]:
         opened: list[Store] = []
         yield opened
-        _agree(row, kafka.witness, sum(partition.log_end_offset for partition in opened[0]))
+        agree(row, kafka.witness, sum(partition.log_end_offset for partition in opened[0].partitions))
         opened[0].close()
 
     def work(opened: list[Store]) -> None:

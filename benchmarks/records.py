@@ -18,6 +18,7 @@ from pathlib import Path
 from benchmarks import aiokafka_peer, ours
 from benchmarks.harness import KAFKA, Bench
 from benchmarks.report import Row
+from benchmarks.turns import Turns, by_turns, peer
 
 __all__ = ["rows"]
 
@@ -25,7 +26,7 @@ PER_BATCH = 150
 CODECS = ("none", "lz4", "snappy", "zstd", "gzip")
 
 DECODE_BARS = {
-    "none-150": 4.0,
+    "none-150": 5.0,
     "none-1": 8.0,
     "lz4-150": 2.5,
     "snappy-150": 1.8,
@@ -33,6 +34,7 @@ DECODE_BARS = {
     "gzip-150": 1.8,
 }
 SCAN_BARS = {"none-150": 2.5, "none-1": 2.5}
+OPENING_BAR = 4.0
 ENCODE_BARS = {"none": 2.0}
 MEMORY_BAR = 0.9
 """Eight times the file in no more memory; a tenth is the allocator's noise."""
@@ -77,19 +79,19 @@ def _decode(bench: Bench, name: str, log: Path, bar: float) -> Iterator[Row]:
     row = f"records/decode/{name}"
     if not bench.selected(row):
         return
-    with ours.mapped(log) as data:
-        count = ours.decode(data)
-        speed = count / bench.best(lambda: ours.decode(data)) / 1e6
-    kafka = count / bench.kafka_seconds("Records", task="decode", file=str(log)) / 1e6
-    yield Row(row, "M records/s", speed, KAFKA, kafka, bar)
+    with peer(bench, "Records", task="decode", file=str(log)) as kafka, ours.mapped(log) as data:
+        millions = ours.decode(data) / 1e6
+        times = by_turns(bench, kafka, lambda: ours.decode(data))
+    speed = millions / times.seconds
+    yield _row(row, "M records/s", millions, times, bar)
     compressed = not name.startswith("none")
     if bench.effort.quick and compressed:
         return
     if compressed:
-        streaming = count / bench.kafka_seconds("Records", task="decode-streaming", file=str(log)) / 1e6
+        streaming = millions / bench.kafka_seconds("Records", task="decode-streaming", file=str(log))
         yield Row(row, "M records/s", speed, f"{KAFKA} streaming", streaming)
     if aiokafka_peer.AVAILABLE:
-        theirs = count / bench.best(aiokafka_peer.decode(log)) / 1e6
+        theirs = millions / bench.best(aiokafka_peer.decode(log))
         yield Row(row, "M records/s", speed, aiokafka_peer.name(), theirs)
 
 
@@ -98,10 +100,9 @@ def _scan(bench: Bench, name: str, log: Path, bar: float) -> Iterator[Row]:
     if not bench.selected(row):
         return
     megabytes = log.stat().st_size / 1e6
-    with ours.mapped(log) as data:
-        speed = megabytes / bench.best(lambda: ours.scan(data))
-    kafka = megabytes / bench.kafka_seconds("Records", task="scan", file=str(log))
-    yield Row(row, "MB/s", speed, KAFKA, kafka, bar)
+    with peer(bench, "Records", task="scan", file=str(log)) as kafka, ours.mapped(log) as data:
+        times = by_turns(bench, kafka, lambda: ours.scan(data))
+    yield _row(row, "MB/s", megabytes, times, bar)
 
 
 def _opening(bench: Bench, task: str, work: Callable[[Path], int], log: Path) -> Iterator[Row]:
@@ -110,9 +111,15 @@ def _opening(bench: Bench, task: str, work: Callable[[Path], int], log: Path) ->
     if not bench.selected(row):
         return
     megabytes = log.stat().st_size / 1e6
-    speed = megabytes / bench.best(lambda: work(log))
-    kafka = megabytes / bench.kafka_seconds("Records", task=f"{task}-opening", file=str(log))
-    yield Row(row, "MB/s", speed, KAFKA, kafka)
+    with peer(bench, "Records", task=f"{task}-opening", file=str(log)) as kafka:
+        times = by_turns(bench, kafka, lambda: work(log))
+    yield _row(row, "MB/s", megabytes, times, OPENING_BAR)
+
+
+def _row(name: str, unit: str, amount: float, times: Turns, bar: float | None) -> Row:
+    return Row(
+        name, unit, amount / times.seconds, KAFKA, amount / times.kafka_seconds, bar, spread=times.spread
+    )
 
 
 def _encode(bench: Bench, codec: str, log: Path) -> Iterator[Row]:
@@ -120,14 +127,14 @@ def _encode(bench: Bench, codec: str, log: Path) -> Iterator[Row]:
     if not bench.selected(row) or (bench.effort.quick and codec not in ENCODE_BARS):
         return
     records = ours.load(log)
-    speed = len(records) / bench.best(ours.encode(records, codec, PER_BATCH)) / 1e6
-    request = {"task": "encode", "file": str(log), "codec": codec, "per_batch": PER_BATCH}
-    kafka = len(records) / bench.kafka_seconds("Records", **request) / 1e6
-    yield Row(row, "M records/s", speed, KAFKA, kafka, ENCODE_BARS.get(codec))
+    millions = len(records) / 1e6
+    with peer(bench, "Records", task="encode", file=str(log), codec=codec, per_batch=PER_BATCH) as kafka:
+        times = by_turns(bench, kafka, ours.encode(records, codec, PER_BATCH))
+    yield _row(row, "M records/s", millions, times, ENCODE_BARS.get(codec))
     if codec == "none" and aiokafka_peer.AVAILABLE:
         values = records["value"].to_pylist()
-        theirs = len(records) / bench.best(aiokafka_peer.encode(values, PER_BATCH)) / 1e6
-        yield Row(row, "M records/s", speed, aiokafka_peer.name(), theirs)
+        theirs = millions / bench.best(aiokafka_peer.encode(values, PER_BATCH))
+        yield Row(row, "M records/s", millions / times.seconds, aiokafka_peer.name(), theirs)
 
 
 def _memory(bench: Bench, log: Path) -> Iterator[Row]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from rich.console import Console, JustifyMethod
 from rich.table import Table
 
-_TABLE_WIDTH = 132
+_TABLE_WIDTH = 140
 
 __all__ = ["Row", "print_json", "print_table"]
 
@@ -28,6 +28,9 @@ class Row:
 
     lower_is_better: bool = False
     """True for times and memory."""
+
+    spread: float | None = None
+    """How far the middle half of the repetitions' ratios reaches, as a share of their median."""
 
     @classmethod
     def against_a_bar(cls, bench: str, unit: str, value: float, bar: float, *, lower_is_better: bool) -> Row:
@@ -61,6 +64,7 @@ class Row:
                 "ratio": round(self.ratio, 3),
                 "bar": self.bar,
                 "verdict": self.verdict,
+                "spread": None if self.spread is None else round(self.spread, 3),
             }
         )
 
@@ -75,6 +79,7 @@ def print_table(rows: Sequence[Row]) -> None:
         ("peer", "left"),
         ("peer's", "right"),
         ("ratio", "right"),
+        ("spread", "right"),
         ("bar", "right"),
         ("", "left"),
     )
@@ -89,6 +94,7 @@ def print_table(rows: Sequence[Row]) -> None:
             row.peer,
             f"{row.peer_value:,.2f}",
             f"{row.ratio:.2f}x",
+            "" if row.spread is None else f"{row.spread:.0%}",
             "" if row.bar is None else f"{row.bar:g}x",
             f"[{colour}]{row.verdict}[/]",
         )

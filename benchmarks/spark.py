@@ -27,7 +27,7 @@ from tests.oracle.broker import STOCK_JVM, Broker
 from tests.oracle.oracle import Oracle
 from tests.spark.connector import connector_jars
 
-from benchmarks import ours
+from benchmarks import ours, spark_scale
 from benchmarks.harness import Bench
 from benchmarks.report import Row
 from benchmarks.spark_runs import SETTINGS, Run, Spark, run_jobs, take_turns
@@ -52,6 +52,7 @@ def rows(bench: Bench) -> Iterator[Row]:
     yield from _against_the_connector(bench, data)
     yield from _one_partition(bench, data)
     yield from _memory(bench, data)
+    yield from spark_scale.rows(bench)
 
 
 class _Topics:

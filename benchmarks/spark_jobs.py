@@ -16,12 +16,15 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
+
 import tidelog.spark
+from benchmarks.spark_scale import grow
 
 _INTERVAL_S = 0.02
 
@@ -31,6 +34,7 @@ def main() -> None:
     request = json.loads(sys.stdin.readline())
     spark = tidelog.spark.session("local[2]", config=request["settings"])
     spark.sparkContext.setLogLevel("OFF")
+    spark.dataSource.register(NothingSource)
     clock = partial(_cpu_seconds, request["also"]) if request["cpu_time"] else time.perf_counter
     for line in sys.stdin:
         job = json.loads(line)
@@ -114,6 +118,69 @@ def _compact(spark: Any, job: dict[str, Any]) -> _Look:
     return lambda: int(sum(row.records_read for row in report.collect()))
 
 
+def _trigger(spark: Any, job: dict[str, Any]) -> _Look:
+    """A stream that is given a record in each partition from time to time; what its triggers take."""
+    root, partitions, segments = Path(job["path"]), job["partitions"], job["segments"]
+    checkpoint = f"{job['checkpoint']}-{uuid.uuid4().hex}"
+    stream = spark.readStream.format("tidelog").option("startingOffsets", "latest").load(str(root))
+    writer = stream.writeStream.format("noop").option("checkpointLocation", checkpoint)
+    query = writer.trigger(processingTime="2 seconds").start()
+    while query.lastProgress is None:  # from here on it knows where it began
+        time.sleep(0.1)
+    batches: dict[int, tuple[int, int]] = {}  # rows and milliseconds
+    try:
+        for turn in range(job["turns"] + 1):
+            grow(root, partitions, segments)
+            _follow(query, batches, partitions * (turn + 1))
+    finally:
+        query.stop()
+    whole = [taken for rows, taken in batches.values() if rows == partitions]  # none while it was growing
+    times = sorted(whole[1:])  # the first one starts workers
+    job["seconds"] = times[len(times) // 2] / 1000
+    return lambda: len(times)
+
+
+def _follow(query: Any, batches: dict[int, tuple[int, int]], rows: int) -> None:
+    """Wait until a stream has read so many rows."""
+    limit = time.monotonic() + 300
+    while sum(each for each, _ in batches.values()) < rows:
+        if time.monotonic() > limit:
+            raise TimeoutError("the stream does not get on")
+        time.sleep(0.1)
+        for one in query.recentProgress:
+            if one["numInputRows"]:
+                batches[one["batchId"]] = one["numInputRows"], one["durationMs"]["triggerExecution"]
+
+
+def _topics(spark: Any, job: dict[str, Any]) -> _Look:
+    rows = spark.range(0, job["topics"] * 2, 1, 2).selectExpr(
+        f"concat('topic-', id % {job['topics']}) topic", "cast(id as string) value"
+    )
+    root = f"{job['target']}-{uuid.uuid4().hex}"
+    rows.write.format("tidelog").mode("append").save(root)
+    return lambda: int(spark.read.format("tidelog").load(root).count())
+
+
+class NothingWriter(DataSourceArrowWriter):
+    """Takes the batches that Spark has made, and does nothing with them."""
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        for _ in iterator:
+            pass
+        return WriterCommitMessage()
+
+
+class NothingSource(DataSource):
+    """`format("nothing")`, to be written to."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "nothing"
+
+    def writer(self, schema: Any, overwrite: bool) -> NothingWriter:
+        return NothingWriter()
+
+
 _AFRESH = ("write-parquet", "export")
 
 _JOBS: dict[str, Callable[[Any, dict[str, Any]], _Look]] = {
@@ -124,6 +191,8 @@ _JOBS: dict[str, Callable[[Any, dict[str, Any]], _Look]] = {
     "write": _write,
     "ingest": _ingest,
     "compact": _compact,
+    "trigger": _trigger,
+    "topics": _topics,
 }
 
 

@@ -5,6 +5,8 @@ ingest     Parquet files of keys and 100 B values into four partitions: `tidelog
            leaves them to the page cache; both from the same Spark, local[2]; the broker's CPU is part of
            its way
 sink       the same rows through `df.write.format("tidelog")`: each one goes through the JVM to Python
+sink-limit  the sink against a sink in Python that does nothing with the same Arrow batches, in the same Spark
+           and by turns: no sink in Python can be faster
 commit     publishing full segments that tasks have staged: four times the bytes in as many batches. What
            the commit takes is to follow the batches, not the bytes
 compact    four partitions on local[2], against the local command's one thread; elapsed time in any case
@@ -31,6 +33,7 @@ from tests.oracle.oracle import Oracle
 from tests.spark.connector import connector_jars
 
 import tidelog
+from benchmarks import spark_scale
 from benchmarks.harness import Bench, best_seconds_on
 from benchmarks.report import Row
 from benchmarks.spark import CONNECTOR
@@ -62,10 +65,29 @@ _PARTS = 8
 def rows(bench: Bench) -> Iterator[Row]:
     """The group's rows, in order."""
     yield from _ingest(bench)
+    yield from spark_scale.write_rows(bench)
     yield from _commit(bench)
     megabytes = bench.effort.scale(50, 500)
     yield from _compact(bench, "spark-write/compact", _PARTITIONS, megabytes, COMPACT_BAR)
     yield from _compact(bench, "spark-write/compact-one", 1, _PARTITIONS * megabytes, COMPACT_ONE_BAR)
+
+
+# ---- the sink, and one that does nothing
+
+
+def _limit(bench: Bench, count: int, source: Path) -> Iterator[Row]:
+    name = "spark-write/sink-limit"
+    if not bench.selected(name):
+        return
+    read = {"job": "write", "format": "parquet", "options": {"path": str(source)}}
+    root = bench.scratch / "write" / "limit"
+    options = {"path": str(root), "topic": "events", "partitions": str(_PARTITIONS)}
+    jobs = [read | {"to": "tidelog", "to_options": options}, read | {"to": "nothing", "to_options": {}}]
+    bench.say(f"writing {count:,} rows into a root, and to a sink that does nothing")
+    ours, nothing = run_jobs(bench, SETTINGS, jobs)
+    shutil.rmtree(root.parent)
+    speeds = [count / run.seconds / 1e6 for run in (ours, nothing)]
+    yield Row(name, "M rows/s", speeds[0], "a sink that does nothing", speeds[1])
 
 
 # ---- ingest
@@ -74,10 +96,13 @@ def rows(bench: Bench) -> Iterator[Row]:
 def _ingest(bench: Bench) -> Iterator[Row]:
     bars = {"spark-write/ingest": INGEST_BAR, "spark-write/sink": None}
     names = [name for name in bars if bench.selected(name)]
-    if not names:
+    if not names and not bench.selected("spark-write/sink-limit"):
         return
     count = bench.effort.scale(3_000_000, 10_000_000)
     source = _parquet(bench, count)
+    yield from _limit(bench, count, source)
+    if not names:
+        return
     settings = SETTINGS | {"spark.jars": connector_jars()}
     read = {"job": "write", "format": "parquet", "options": {"path": str(source)}}
     speeds = {}
@@ -201,7 +226,7 @@ def _keyed(root: Path, partitions: int, megabytes: int) -> None:
     config = {"cleanup.policy": "compact", "segment.bytes": str(64 << 20), "retention.ms": "-1"}
     with tidelog.open(root) as store:
         store.create_topic("events", partitions, config)
-        for partition in store:
+        for partition in store.partitions:
             while partition.log.size < megabytes * 1_000_000:
                 keys = dice.integers(0, _KEYS, 20_000).astype("S20")
                 values = dice.integers(0, 256, (20_000, 100), dtype=np.uint8).view("S100").ravel()

@@ -14,8 +14,6 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tests.golden import GOLDEN
-
 from benchmarks.harness import KAFKA, Bench
 from benchmarks.report import Row
 from tidelog.log import Log
@@ -23,20 +21,6 @@ from tidelog.log import Log
 __all__ = ["rows"]
 
 STARTUP_BAR_S = 0.3
-STARTED_BAR_S = 0.35
-STARTED = {
-    "ls": ("ls", "{root}"),
-    "cat": ("cat", "{log}"),
-    "cat-json": ("cat", "--json", "{log}"),
-    "find": ("find", "{log}", "--offset", "5"),
-    "dump": ("dump", "{log}/00000000000000000000.log"),
-    "describe": ("describe", "{log}"),
-    "verify": ("verify", "{log}"),
-    "search": ("search", "{log}", "--contains", "after"),
-    "tail": ("tail", "{log}"),
-    "config": ("config", "--list"),
-}
-"""Commands on a small partition: processor time is what they import."""
 DUMP_BAR = 10.0
 LIST_BAR_S = 5.0
 PARTITIONS = 2_000
@@ -51,28 +35,11 @@ def rows(bench: Bench) -> Iterator[Row]:
     if bench.selected("tool/startup"):
         seconds = _best(bench, [str(_COMMAND), "--help"], _OURS)
         yield Row.against_a_bar("tool/startup", "s", seconds, STARTUP_BAR_S, lower_is_better=True)
-    for name, command in STARTED.items():
-        if bench.selected(f"tool/start/{name}"):
-            yield _start(name, command)
     for codec in ("none", "zstd"):
         if bench.selected(f"tool/dump-deep/{codec}-150"):
             yield _dump(bench, codec, DUMP_BAR if codec == "none" else None)
     if bench.selected(f"tool/ls/{PARTITIONS}"):
         yield _list(bench)
-
-
-def _start(name: str, command: Sequence[str]) -> Row:
-    """A command on a partition of the tests, by processor time in any case."""
-    places = {"root": GOLDEN / "clean", "log": GOLDEN / "clean" / "golden-none-0"}
-    asked = [str(_COMMAND), *(word.format(**places) for word in command)]
-
-    def once() -> float:
-        start = _children_s()
-        subprocess.run(asked, check=True, stdout=subprocess.DEVNULL, timeout=600)
-        return _children_s() - start
-
-    seconds = min(once() for _ in range(2 * _OURS))
-    return Row.against_a_bar(f"tool/start/{name}", "s", seconds, STARTED_BAR_S, lower_is_better=True)
 
 
 def _dump(bench: Bench, codec: str, bar: float | None) -> Row:

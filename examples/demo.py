@@ -218,7 +218,7 @@ def with_spark(root: Path, lake: Path, moment: datetime) -> None:
 
 def why_no_spark() -> str | None:
     """What is missing, if anything is."""
-    from tidelog.spark.sessions import require_java, require_pyspark
+    from tidelog.spark.runtime.sessions import require_java, require_pyspark
 
     try:
         require_pyspark()

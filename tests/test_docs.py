@@ -68,7 +68,7 @@ def run_console(block: Block, directory: Path) -> None:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=120,
+            timeout=300,
             check=False,
         )
         pattern = re.escape(expected).replace(re.escape("..."), r"[^\n]*(?:\n[^\n]*)*?")
@@ -76,7 +76,7 @@ def run_console(block: Block, directory: Path) -> None:
 
 
 # by tests/spark/test_docs.py, where there is Spark
-RUN_ELSEWHERE = ("spark.md", "spark-write.md", "topic-to-parquet.md")
+RUN_ELSEWHERE = ("spark.md", "spark-write.md", "topic-to-parquet.md", "spark-cluster.md")
 
 
 def run_document(document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

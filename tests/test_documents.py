@@ -1,4 +1,4 @@
-"""The map of mechanisms in docs/documents.md names modules and tests that are there."""
+"""The maps in docs/documents.md and docs/architecture.md name modules and tests that exist."""
 
 from __future__ import annotations
 
@@ -22,3 +22,12 @@ def test_tests_exist() -> None:
         path, _, function = name.partition("::")
         assert (ROOT / path).exists(), name
         assert not function or f"def {function}(" in (ROOT / path).read_text(), name
+
+
+def test_the_files_to_touch_exist() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    table = text[text.index("## Where to add what") : text.index("## How data flows")]
+    named = re.findall(r"`([a-z_]+(?:/[a-z_.]*)*(?:\.py|/))`", table)
+    assert len(named) > 30
+    places = (ROOT / "src" / "tidelog", ROOT)
+    assert [name for name in named if not any((place / name).exists() for place in places)] == []

@@ -24,7 +24,7 @@ HARMLESS = {
 
 KNOWN = {
     "cli/app.py": {"os.open", "os.dup2", "os.devnull", "os.O_WRONLY"},  # standard output that nobody reads
-    "testing/crash.py": {
+    "testing/inode.py": {
         "mmap.mmap",
         "mmap.MAP_ANONYMOUS",
         "mmap.MAP_PRIVATE",

@@ -19,10 +19,10 @@ BLOCK_CYTHON = """
 import importlib.util, runpy, sys
 found = importlib.util.find_spec
 importlib.util.find_spec = lambda name, *more: None if name == "cython" else found(name, *more)
-script = sys.argv[1]
+main = runpy.run_path(sys.argv[1])["main"]  # which imports tidelog, and counts the warnings
 import tidelog.kernels
 assert "cython" not in sys.modules and not tidelog.kernels.COMPILED, sys.modules.get("cython")
-runpy.run_path(script)["main"]()
+main()
 """
 
 
@@ -45,7 +45,6 @@ def test_kernels_run_without_a_compiler_and_without_cython(tmp_path: Path) -> No
     )
     assert done.returncode == 0, done.stderr
     assert "kernels plain Python: all is well" in done.stdout
-    assert done.stderr.count("tidelog's kernels are not compiled") == 1
 
 
 def test_the_stand_in_for_cython_has_what_kernels_use() -> None:

@@ -13,14 +13,14 @@ TARGET = Path(__file__).parents[1] / "docs" / "configuration.md"
 _INTRODUCTION = """\
 # Configuration
 
-Keys, defaults and bounds are those of Kafka 4.3. This page is made from the tables in the code by
+Keys, defaults and bounds are those of Kafka 4.3. This page is generated from the tables in the code by
 `python tools/configuration.py`; `tidelog config --list` prints the first one.
 
 ## Topics
 
-Set when a topic is made (`store.create_topic(name, config={...})`), later by `store.alter_config`, or by
-`tidelog config ROOT --topic NAME --set KEY=VALUE`. What is not set comes from the broker's key, in
-`server.properties`; of several, the first that is given counts.
+Set a key when you create a topic (`store.create_topic(name, config={...})`), later with `store.alter_config`,
+or with `tidelog config ROOT --topic NAME --set KEY=VALUE`. A key that is not set follows the broker key in
+`server.properties`; of several broker keys, the first one that is set applies.
 
 """
 
@@ -28,7 +28,7 @@ _BROKER = """
 ## The broker
 
 Read from `server.properties` (`tidelog.open(roots, config="server.properties")`), besides `log.dirs`,
-`log.dir`, `node.id` and the keys above. Others are passed over.
+`log.dir`, `node.id` and the broker keys above. Other keys are ignored.
 
 """
 

@@ -1,13 +1,14 @@
-"""Makes what is released, and tries it out as a stranger would (`make dist`).
+"""Builds what is released, and tries it out as a stranger would (`make dist`).
 
-1. Build the source distribution from the files that git knows, and from it, in isolation, a wheel for each
+1. Build the source distribution from the files that git knows. From it, in isolation, build a wheel for each
    Python that is found.
-2. Look into both: what has to be in them is, what must not be is not.
+2. Check the contents of both: every file of the package, and nothing that was compiled or generated.
 3. Install each into a blank environment and run the first steps there (tools/quickstart_check.py): every
-   wheel, the source distribution, and a build without a compiler, which runs as plain Python.
+   wheel, the source distribution, and the source distribution without a compiler, which gives one warning and
+   runs as plain Python.
 
-Other Pythons are looked for on the path (python3.11 to python3.14) and, where there is one, in pyenv's
-directory. `--this-python` leaves them out.
+Other Pythons are looked for on the path (python3.11 to python3.14) and in pyenv's directory. `--this-python`
+leaves them out.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ CHECK = ROOT / "tools" / "quickstart_check.py"
 
 
 def run(command: Sequence[object], **environment: str) -> str:
-    """Standard output of a command that has to end well."""
+    """Standard output of a command that has to succeed."""
     env = {key: value for key, value in os.environ.items() if not key.startswith("TIDELOG_")} | environment
     done = subprocess.run(
         [str(word) for word in command],
@@ -74,14 +75,17 @@ def blank(python: Path, where: Path) -> Path:
     return where / "bin" / "python"
 
 
+def known_to_git(*under: str) -> list[str]:
+    """The files of the tree that git knows, in these directories or in all."""
+    listed = subprocess.run(["git", "ls-files", "-z", *under], cwd=ROOT, capture_output=True, check=True)
+    return [name for name in listed.stdout.decode().split("\0") if name and (ROOT / name).is_file()]
+
+
 def build_sdist(scratch: Path) -> Path:
     """The source distribution, from a clean copy of what git knows."""
     copy = scratch / "tree"
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached"], cwd=ROOT, capture_output=True, check=True
-    ).stdout.decode()
-    for name in filter(None, listed.split("\0")):
-        if (ROOT / name).is_file() and not name.startswith(("tests/", "benchmarks/")):
+    for name in known_to_git():
+        if not name.startswith(("tests/", "benchmarks/")):
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, copy / name)
     python = blank(Path(sys.executable), scratch / "builder")
@@ -107,17 +111,20 @@ def check_sdist(path: Path) -> None:
     check_names(names, [*sources, "tidelog/py.typed", "LICENSE", "README.md", "setup.py"], [".so", ".c"])
 
 
+def packaged() -> list[str]:
+    """The files under src that git knows and users need: all but those that only compiling takes."""
+    return [name.removeprefix("src/") for name in known_to_git("src") if not name.endswith(".pxd")]
+
+
 def check_wheel(path: Path) -> None:
-    """Kernels compiled, stripped and as Python; types; no C."""
+    """Every file of the package; kernels compiled and stripped; no C."""
     with zipfile.ZipFile(path) as archive:
         names = archive.namelist()
         compiled = [name for name in names if name.endswith(".so")]
         stripped = all(b".debug_info" not in archive.read(name) for name in compiled)
-    sources = [
-        f"kernels/{each.name}" for each in (ROOT / "src/tidelog/kernels").iterdir() if each.suffix == ".py"
-    ]
-    check_names(names, [*sources, "kernels/crc.pyi", "tidelog/py.typed", "LICENSE"], [".c", ".pxd"])
-    if len(compiled) < len(sources) - 2 or not stripped:
+    kernels = list((ROOT / "src/tidelog/kernels").glob("[!_]*.py"))
+    check_names(names, [*packaged(), "LICENSE"], [".c", ".pxd"])
+    if len(compiled) < len(kernels) or not stripped:
         raise SystemExit(f"{path.name} has {len(compiled)} compiled kernels; stripped: {stripped}")
 
 

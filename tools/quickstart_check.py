@@ -8,17 +8,22 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+import warnings
 from pathlib import Path
 
-import tidelog
-from tidelog import Codec, Record
-from tidelog.kernels import COMPILED
+with warnings.catch_warnings(record=True) as WARNINGS:
+    warnings.simplefilter("always")
+    import tidelog
+    from tidelog import Codec, Record
+    from tidelog.kernels import COMPILED
 
 _RECORDS = 200
 
 
 def main() -> int:
     """0, or an error."""
+    told = [str(each.message) for each in WARNINGS if "kernels are not compiled" in str(each.message)]
+    assert len(told) == (0 if COMPILED else 1), told
     with tempfile.TemporaryDirectory(prefix="tidelog-quickstart-") as scratch:
         data = Path(scratch) / "data"
         with tidelog.open(data) as store:
@@ -36,6 +41,7 @@ def main() -> int:
                 [command, *map(str, words)], capture_output=True, text=True, timeout=300, check=True
             )
             assert done.stdout.strip(), words
+            assert done.stderr.count("kernels are not compiled") <= len(told), done.stderr
     kind = "compiled" if COMPILED else "plain Python"
     print(f"tidelog {tidelog.__version__} on Python {sys.version.split()[0]}, kernels {kind}: all is well")
     return 0

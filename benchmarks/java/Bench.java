@@ -1,5 +1,6 @@
 package tidelog.bench;
 
+import com.fasterxml.jackson.core.JsonParser;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.lang.management.ManagementFactory;
@@ -11,6 +12,9 @@ import java.util.function.LongSupplier;
  * Times one piece of work of Kafka's engine, one thread. It is repeated for the warm-up time, so that the JIT compiles it,
  * then for one measuring time after another until that no longer makes it faster. The best repetition counts. Where the
  * request has "cpu_time": true, a time is what the thread was on the CPU.
+ *
+ * <p>Where the request has "turn_s", the program then waits for lines of input: for each it works as long and prints its
+ * best repetition, so that somebody else can work in between. It ends with its input.
  */
 final class Bench {
     static final ObjectMapper MAPPER = new ObjectMapper();
@@ -27,7 +31,7 @@ final class Bench {
     private Bench() {}
 
     static JsonNode request() throws Exception {
-        return MAPPER.readTree(System.in);
+        return MAPPER.readTree(MAPPER.getFactory().createParser(System.in).disable(JsonParser.Feature.AUTO_CLOSE_SOURCE));
     }
 
     /** Makes what a repetition needs and what is let go after it; neither is timed. */
@@ -55,10 +59,10 @@ final class Bench {
     static <T extends AutoCloseable> void measure(JsonNode request, Preparation<T> preparation, WorkOn<T> work)
         throws Exception {
         LongSupplier clock = clock(request);
-        Result best = repeat(clock, preparation, work, request.get("warmup_s").asDouble());
+        Result best = repeat(clock, preparation, work, request.get("warmup_s").asDouble(), MIN_REPETITIONS);
         int repetitions = best.repetitions;
         for (int window = 0; window < MAX_WINDOWS; window++) {
-            Result next = repeat(clock, preparation, work, request.get("measure_s").asDouble());
+            Result next = repeat(clock, preparation, work, request.get("measure_s").asDouble(), MIN_REPETITIONS);
             repetitions += next.repetitions;
             boolean settled = next.bestNanos > best.bestNanos * STILL_IMPROVING;
             best = next.bestNanos < best.bestNanos ? next : best;
@@ -66,8 +70,29 @@ final class Bench {
                 break;
             }
         }
+        print(new Result(best.bestNanos, repetitions, best.witness));
+        if (request.has("turn_s")) {
+            while (nextTurn()) {
+                print(repeat(clock, preparation, work, request.get("turn_s").asDouble(), 1));
+            }
+        }
+    }
+
+    /** Waits for a line; false at the end of the input. */
+    private static boolean nextTurn() throws Exception {
+        int next = System.in.read();
+        while (next >= 0 && next != 't') {
+            next = System.in.read();
+        }
+        while (next >= 0 && next != '\n') {
+            next = System.in.read();
+        }
+        return next >= 0;
+    }
+
+    private static void print(Result result) throws Exception {
         System.out.println(MAPPER.writeValueAsString(Map.of(
-            "seconds", best.bestNanos / 1e9, "repetitions", repetitions, "witness", best.witness)));
+            "seconds", result.bestNanos / 1e9, "repetitions", result.repetitions, "witness", result.witness)));
         System.out.flush();
     }
 
@@ -79,12 +104,13 @@ final class Bench {
     }
 
     private static <T extends AutoCloseable> Result repeat(
-        LongSupplier clock, Preparation<T> preparation, WorkOn<T> work, double seconds) throws Exception {
+        LongSupplier clock, Preparation<T> preparation, WorkOn<T> work, double seconds, int least)
+        throws Exception {
         long best = Long.MAX_VALUE;
         long witness = 0;
         int repetitions = 0;
         long left = (long) (seconds * 1e9);
-        while (repetitions < MIN_REPETITIONS || left > 0) {
+        while (repetitions < least || left > 0) {
             try (T prepared = preparation.prepare()) {
                 long start = clock.getAsLong();
                 witness = work.once(prepared);

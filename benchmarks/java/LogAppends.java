@@ -21,7 +21,8 @@ import org.apache.kafka.storage.internals.log.UnifiedLog;
  * a client. Making the log, with one record of the time "first_timestamp" in it, and deleting it are not timed.
  *
  * <p>ready: the batches of a .log file, which wait in memory. encode (with "per_batch"): its records, which wait in memory,
- * into batches, and those.
+ * into batches, and those. turns (with "logs"): the batches of a .log file to so many logs in turn, each a partition of one
+ * replica, whose high watermark follows.
  */
 public final class LogAppends {
     private static final int BATCH_BYTES = 1 << 20;
@@ -59,6 +60,17 @@ public final class LogAppends {
                 ByteBuffer buffer = ByteBuffer.allocate(BATCH_BYTES);
                 Bench.measure(request, target::create, fresh -> encode(fresh.log, records, perBatch, buffer));
             }
+            case "turns" -> {
+                List<ByteBuffer> batches = split(ByteBuffer.wrap(Files.readAllBytes(file.toPath())));
+                UnifiedLog[] logs = target.createMany(request.get("logs").asInt());
+                Bench.measure(request, () -> {
+                    batches.forEach(batch -> batch.putLong(0, 0));
+                    return () -> {};
+                }, nothing -> turns(logs, batches));
+                for (UnifiedLog log : logs) {
+                    log.delete();
+                }
+            }
             default -> throw new IllegalArgumentException("no such task: " + request.get("task"));
         }
         System.exit(0);
@@ -73,10 +85,22 @@ public final class LogAppends {
     }
 
     private Fresh create() throws Exception {
+        return new Fresh(create(directory));
+    }
+
+    private UnifiedLog[] createMany(int count) throws Exception {
+        UnifiedLog[] logs = new UnifiedLog[count];
+        for (int number = 0; number < count; number++) {
+            logs[number] = create(new File(directory, "turns-" + number));
+        }
+        return logs;
+    }
+
+    private UnifiedLog create(File directory) throws Exception {
         UnifiedLog log = Logs.open(directory, config, 0);
         SimpleRecord first = new SimpleRecord(firstTimestamp, null, new byte[0]);
         log.appendAsLeader(MemoryRecords.withRecords(Compression.NONE, first), 0); // syncs the file of leader epochs
-        return new Fresh(log);
+        return log;
     }
 
     private static List<ByteBuffer> split(ByteBuffer data) {
@@ -94,6 +118,27 @@ public final class LogAppends {
             log.appendAsLeader(MemoryRecords.readableRecords(batch.duplicate()), 0);
         }
         return log.logEndOffset();
+    }
+
+    /** One batch to each log in turn; how many offsets that were. */
+    private static long turns(UnifiedLog[] logs, List<ByteBuffer> batches) throws Exception {
+        long before = ends(logs);
+        int number = 0;
+        for (ByteBuffer batch : batches) {
+            UnifiedLog log = logs[number];
+            log.appendAsLeader(MemoryRecords.readableRecords(batch.duplicate()), 0);
+            log.updateHighWatermark(log.logEndOffset());
+            number = number + 1 == logs.length ? 0 : number + 1;
+        }
+        return ends(logs) - before;
+    }
+
+    private static long ends(UnifiedLog[] logs) {
+        long sum = 0;
+        for (UnifiedLog log : logs) {
+            sum += log.logEndOffset();
+        }
+        return sum;
     }
 
     private static long encode(UnifiedLog log, List<SimpleRecord> records, int perBatch, ByteBuffer buffer)

@@ -84,7 +84,7 @@ class ConfigKey:
 
     @property
     def default_text(self) -> str | None:
-        """The default as Kafka writes it; None where there is none."""
+        """The default as Kafka writes it; None if there is none."""
         return None if self.default is None else _text(self.default)
 
     def parse(self, value: object) -> object:
@@ -187,7 +187,7 @@ class LogConfig:
 
     # Segments
     segment_bytes: int = _row(
-        "segment.bytes", _INT, 1 << 30, "A segment file grows to this size.", at_least=_MIB
+        "segment.bytes", _INT, 1 << 30, "A segment is rolled when it would exceed this size.", at_least=_MIB
     )
     internal_segment_bytes: int | None = _row(
         "internal.segment.bytes",
@@ -200,15 +200,21 @@ class LogConfig:
         "segment.ms", _LONG, 7 * _DAY_MS, "A segment older than this is rolled.", at_least=1
     )
     segment_jitter_ms: int = _row(
-        "segment.jitter.ms", _LONG, 0, "Up to this much, at random, is taken off segment.ms.", at_least=0
+        "segment.jitter.ms", _LONG, 0, "A random time up to this is subtracted from segment.ms.", at_least=0
     )
     segment_index_bytes: int = _row(
-        "segment.index.bytes", _INT, 10 * _MIB, "The size an index is preallocated to.", at_least=4
+        "segment.index.bytes", _INT, 10 * _MIB, "The size that an index file is preallocated to.", at_least=4
     )
     index_interval_bytes: int = _row(
-        "index.interval.bytes", _INT, 4096, "Bytes of records between two index entries.", at_least=0
+        "index.interval.bytes",
+        _INT,
+        4096,
+        "About one index entry for this many bytes of records.",
+        at_least=0,
     )
-    preallocate: bool = _row("preallocate", _BOOLEAN, False, "Give a new segment file its full size at once.")
+    preallocate: bool = _row(
+        "preallocate", _BOOLEAN, False, "Preallocate the full size of a new segment file."
+    )
 
     # Appends
     max_message_bytes: int = _row(
@@ -220,7 +226,7 @@ class LogConfig:
             "message.timestamp.type",
             _STRING,
             TimestampType.CREATE_TIME,
-            "Whether a record keeps its producer's time or gets the log's.",
+            "Whether records keep the producer's timestamp or get the append time.",
             words={t.label: t for t in (TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME)},
         ),
     )
@@ -228,21 +234,21 @@ class LogConfig:
         "message.timestamp.before.max.ms",
         _LONG,
         _LONG_MAX,
-        "How far a record may lie in the past.",
+        "How far a record's timestamp may lie in the past.",
         at_least=0,
     )
     message_timestamp_after_max_ms: int = _row(
         "message.timestamp.after.max.ms",
         _LONG,
         3_600_000,
-        "How far a record may lie in the future.",
+        "How far a record's timestamp may lie in the future.",
         at_least=0,
     )
     compression_type: str = _row(
         "compression.type",
         _STRING,
         "producer",
-        "The codec batches are stored in; producer keeps the one they came in.",
+        "The codec of stored batches; producer keeps the codec that the producer used.",
         words=_words("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
     )
     compression_gzip_level: int = _row(
@@ -257,23 +263,27 @@ class LogConfig:
 
     # Flushing
     flush_messages: int = _row(
-        "flush.messages", _LONG, _LONG_MAX, "Records after which the log is flushed.", at_least=1
+        "flush.messages", _LONG, _LONG_MAX, "The log is flushed after this many records.", at_least=1
     )
-    flush_ms: int = _row("flush.ms", _LONG, _LONG_MAX, "Time after which the log is flushed.", at_least=0)
+    flush_ms: int = _row("flush.ms", _LONG, _LONG_MAX, "The log is flushed after this time.", at_least=0)
 
     # Retention and compaction
     cleanup_policy: tuple[str, ...] = _row(
         "cleanup.policy",
         _LIST,
         ("delete",),
-        "What happens to old segments: deleted, compacted, both, or (empty) kept for ever.",
+        "What happens to old segments: deleted, compacted, both, or (empty) kept forever.",
         words=_words("compact", "delete"),
     )
     retention_bytes: int = _row(
-        "retention.bytes", _LONG, -1, "Size above which old segments go; -1 for no limit."
+        "retention.bytes", _LONG, -1, "Size above which old segments are deleted; -1 for no limit."
     )
     retention_ms: int = _row(
-        "retention.ms", _LONG, 7 * _DAY_MS, "Age above which segments go; -1 for no limit.", at_least=-1
+        "retention.ms",
+        _LONG,
+        7 * _DAY_MS,
+        "Age above which segments are deleted; -1 for no limit.",
+        at_least=-1,
     )
     file_delete_delay_ms: int = _row(
         "file.delete.delay.ms", _LONG, 60_000, "How long a deleted file stays on disk.", at_least=0
@@ -295,17 +305,21 @@ class LogConfig:
         "min.cleanable.dirty.ratio",
         _DOUBLE,
         0.5,
-        "The dirty share of a log that makes compaction worth while.",
+        "A log is compacted when its dirty part is larger than this share.",
         at_least=0,
         at_most=1,
     )
 
     # Known, checked and carried; of no effect here
     min_insync_replicas: int = _row(
-        "min.insync.replicas", _INT, 1, "In-sync replicas that a write with acks=all needs.", at_least=1
+        "min.insync.replicas",
+        _INT,
+        1,
+        "The number of in-sync replicas that a write with acks=all needs.",
+        at_least=1,
     )
     unclean_leader_election_enable: bool = _row(
-        "unclean.leader.election.enable", _BOOLEAN, False, "Whether a replica out of sync may lead."
+        "unclean.leader.election.enable", _BOOLEAN, False, "Whether an out-of-sync replica may become leader."
     )
     leader_replication_throttled_replicas: tuple[str, ...] = _row(
         "leader.replication.throttled.replicas", _LIST, (), "Replicas throttled on the leader.", replicas=True
@@ -318,16 +332,24 @@ class LogConfig:
         replicas=True,
     )
     remote_storage_enable: bool = _row(
-        "remote.storage.enable", _BOOLEAN, False, "Whether old segments go remote."
+        "remote.storage.enable", _BOOLEAN, False, "Whether old segments are moved to remote storage."
     )
     local_retention_ms: int = _row(
-        "local.retention.ms", _LONG, -2, "retention.ms of the local part; -2 for the same.", at_least=-2
+        "local.retention.ms",
+        _LONG,
+        -2,
+        "retention.ms of the local segments; -2 for the same as retention.ms.",
+        at_least=-2,
     )
     local_retention_bytes: int = _row(
-        "local.retention.bytes", _LONG, -2, "retention.bytes of the local part; -2 for the same.", at_least=-2
+        "local.retention.bytes",
+        _LONG,
+        -2,
+        "retention.bytes of the local segments; -2 for the same as retention.bytes.",
+        at_least=-2,
     )
     remote_log_copy_disable: bool = _row(
-        "remote.log.copy.disable", _BOOLEAN, False, "Whether no more is copied to remote storage."
+        "remote.log.copy.disable", _BOOLEAN, False, "Whether copying to remote storage is stopped."
     )
     remote_log_delete_on_disable: bool = _row(
         "remote.log.delete.on.disable",

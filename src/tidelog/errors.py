@@ -95,7 +95,7 @@ class CorruptRecordError(TidelogError):
     """Record bytes that break the format.
 
     `position` is the byte position of the batch in its file (or buffer), `offset` the batch's base offset as
-    far as it could be read, `source` the file's name where it is known.
+    far as it could be read, `source` the file's name if it is known.
     """
 
     kafka_code = 2  # CORRUPT_MESSAGE
@@ -308,7 +308,7 @@ class ForkedError(LogError):
 
 
 class UncleanShutdownError(LogError):
-    """A root was not closed in order. Recovery, which may cut off damaged ends, has to be asked for."""
+    """A root was not closed cleanly. Recovery, which may cut off damaged ends, has to be asked for."""
 
 
 class ReplicatedTopicError(LogError):

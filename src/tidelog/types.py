@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from tidelog.errors import InvalidInputError
 
 __all__ = [
+    "ISOLATION_LEVELS",
     "LARGEST_OFFSET",
     "Codec",
     "FetchIsolation",
+    "IsolationLevel",
     "OffsetPosition",
     "TimestampOffset",
     "TimestampType",
@@ -16,7 +21,7 @@ __all__ = [
 ]
 
 LARGEST_OFFSET = 2**63 - 1
-"""No offset is larger, and no log goes on behind it."""
+"""No offset is larger, and no log continues after it."""
 
 
 class TimestampType(enum.IntEnum):
@@ -52,12 +57,24 @@ class Codec(enum.IntEnum):
         return cls[name.upper()]
 
 
+IsolationLevel: TypeAlias = Literal["read_uncommitted", "read_committed"]
+"""How far a reader sees, in the words of Kafka's consumers: everything, or no aborted and undecided data."""
+
+ISOLATION_LEVELS: tuple[IsolationLevel, ...] = ("read_uncommitted", "read_committed")
+
+
 class FetchIsolation(enum.Enum):
-    """How far a read may see."""
+    """How far a read of a log may see; called with an `IsolationLevel`, what that means to a log."""
 
     LOG_END = "log_end"
     HIGH_WATERMARK = "high_watermark"
     TXN_COMMITTED = "txn_committed"
+
+    @classmethod
+    def _missing_(cls, value: object) -> FetchIsolation:
+        if value not in ISOLATION_LEVELS:
+            raise InvalidInputError(f"isolation is read_uncommitted or read_committed, not {value!r}")
+        return cls.TXN_COMMITTED if value == "read_committed" else cls.HIGH_WATERMARK
 
 
 @dataclass(frozen=True, slots=True, order=True)

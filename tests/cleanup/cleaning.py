@@ -9,7 +9,7 @@ from typing import Any
 from tests.log.logs import Clock
 from tidelog.cleanup.cleaner import CleanReport, clean_by, clean_log, clean_round
 from tidelog.cleanup.offset_map import OffsetMap
-from tidelog.cleanup.passes import Passes
+from tidelog.cleanup.rounds import Passes
 from tidelog.config import LogConfig
 from tidelog.log import Log
 from tidelog.records.batches import BatchTable, scan_batches

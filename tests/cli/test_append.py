@@ -125,7 +125,7 @@ def test_a_topic_is_made_and_keys_decide_where_records_go(tmp_path: Path) -> Non
     keys = [{key for key, _ in stored(tmp_path / "r", f"orders-{number}")} for number in range(3)]
     assert sum(map(len, keys)) == 20, "a key is in one partition"
     with tidelog.open(tmp_path / "r") as store:
-        assert sum(partition.log_end_offset for partition in store) == 400
+        assert sum(partition.log_end_offset for partition in store.partitions) == 400
 
 
 def test_what_dump_prints_can_be_appended(tmp_path: Path) -> None:
@@ -190,11 +190,11 @@ def test_a_partition_in_a_root_and_one_in_none(tmp_path: Path) -> None:
     ("args", "said"),
     [
         ((), "--topic NAME"),
-        (("--topic", "nope"), "make it with --create N"),
+        (("--topic", "nope"), "create it with --create N"),
         (("--topic", "t", "--partition", "7"), "has 1 partitions"),
         (("--topic", "__consumer_offsets"), "Kafka's own"),
-        (("--topic", "t", "--format", "xml"), "there are lines, json, parquet"),
-        (("--topic", "t", "--codec", "rar"), "there are none, gzip"),
+        (("--topic", "t", "--format", "xml"), "choose from lines, json, parquet"),
+        (("--topic", "t", "--codec", "rar"), "choose from none, gzip"),
         (("--topic", "t", "--base64"), "--base64 is for --format json"),
         (("--topic", "t", "--format", "json", "--key-separator", ":"), "--key-separator is for"),
     ],

@@ -8,14 +8,11 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
-import tidelog
 from tests.cli.command import COMMAND, on_terminal, run
 from tests.golden import GOLDEN, GoldenPartition, golden_partition, golden_partitions
 from tests.spark.conftest import require_spark
@@ -307,13 +304,13 @@ def test_search_by_spark_finds_the_same() -> None:
         (("cat", CLEAN / "golden-none-0", "--offset", "99999"), "offset 99999 is not in golden-none-0"),
         (("cat", CLEAN / "golden-none-0", "--since", "Tuesday"), "'Tuesday' is no time"),
         (("cat", CLEAN / "golden-none-0", "--offset", "1", "--since", "1"), "choose one"),
-        (("cat", CLEAN / "golden-none-0", "--format", "xml"), "there are plain, json, hex"),
-        (("cat", CLEAN / "golden-none-0", "--show", "colour"), "there are topic, partition"),
+        (("cat", CLEAN / "golden-none-0", "--format", "xml"), "choose from plain, json, hex"),
+        (("cat", CLEAN / "golden-none-0", "--show", "colour"), "choose from topic, partition"),
         (("cat", CLEAN / "golden-none-0", "--match", "("), "is not a regular expression"),
         (("cat", CLEAN / "golden-none-0", "--partition", "7"), "no partition 7 under"),
         (("cat", CLEAN, "--topic", "nobody"), "no partition of topic nobody"),
         (("tail", "nowhere"), "does not exist"),
-        (("search", CLEAN, "--decode", "morse"), "--decode morse: there are string"),
+        (("search", CLEAN, "--decode", "morse"), "--decode morse: choose from string"),
     ],
 )
 def test_bad_requests(args: tuple[str | Path, ...], words: str) -> None:
@@ -349,98 +346,6 @@ def test_what_comes_before_a_damaged_end_is_shown(tmp_path: Path) -> None:
         assert answer.lines == ["0\ta"]
         assert "00000000000000000000.log" in answer.err
     assert run("cat", "--to-offset", "0", directory).code == 0
-
-
-def test_following_goes_on_where_offsets_are_gone(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    directory = tmp_path / "orders-0"
-    out = PlainOutput()
-
-    def append(log: Log, count: int) -> None:
-        for _ in range(count):
-            log.append_as_leader(encode_records([Record(b"x", timestamp=1)]))
-
-    def seen(following: Iterator[pa.RecordBatch | None]) -> list[int]:
-        offsets: list[int] = []
-        while (batch := next(following)) is not None:
-            offsets += batch.column("offset").to_pylist()
-        return offsets
-
-    with Log.open(directory) as log:
-        append(log, 3)
-        following = follow(select([str(directory)]), ("offset", "key", "value"), out, never)
-        assert seen(following) == []
-        append(log, 2)
-        assert seen(following) == [3, 4]
-        log.truncate_to(2)
-        assert seen(following) == []
-        assert "the log was cut back from 5 to 2" in capfd.readouterr().err
-        append(log, 1)
-        assert seen(following) == [2]
-        log.truncate_fully_and_start_at(100)
-        append(log, 1)
-        assert seen(following) == [100]
-        assert "offsets 3 to 99 are gone" in capfd.readouterr().err
-
-
-def test_following_goes_on_where_files_go_while_they_are_read(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """As with a slow terminal, and retention."""
-    directory = tmp_path / "orders-0"
-    with Log.open(directory) as log:
-        following = follow(select([str(directory)]), ("offset", "value"), PlainOutput(), never)
-        assert next(following) is None
-        for _ in range(3):
-            log.append_as_leader(encode_records([Record(b"x", timestamp=1)]))
-            log.roll()
-        first = next(following)
-        assert first is not None
-        assert first.column("offset").to_pylist() == [0]
-        log.truncate_fully_and_start_at(100)
-        log.append_as_leader(encode_records([Record(b"x", timestamp=1)]))
-        assert next(following) is None
-        again = next(following)
-        assert again is not None
-        assert again.column("offset").to_pylist() == [100]
-        assert "offsets 1 to 99 are gone" in capfd.readouterr().err
-
-
-def test_partitions_that_come_or_move_are_followed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("tidelog.cli.actions.tail._FIND_S", 0)
-    roots = [tmp_path / "a", tmp_path / "b"]
-
-    def seen() -> list[tuple[str, int]]:
-        found: list[tuple[str, int]] = []
-        while (batch := next(following)) is not None:
-            found += zip(batch.column("topic").to_pylist(), batch.column("offset").to_pylist(), strict=True)
-        return sorted(found)
-
-    def append(topic: str, count: int) -> None:
-        store.partition(topic).append([Record(b"x", timestamp=1)] * count, sync=True)
-
-    with tidelog.open(roots, background=False) as store:
-        store.create_topic("old", 1)
-        append("old", 3)
-        selection = select([str(root) for root in roots])
-        following = follow(selection, ("topic", "offset", "key", "value"), PlainOutput(), never)
-        assert seen() == []
-        store.create_topic("new", 1)
-        append("new", 2)
-        assert seen() == [("new", 0), ("new", 1)], "from its start"
-        append("old", 1)
-        root = store.partition("old").root
-        assert root is not None
-        store.move_partition("old", 0, roots[0] if root.path == str(roots[1]) else roots[1])
-        append("old", 1)
-        assert seen() == [("old", 3), ("old", 4)], "where it was left"
-        assert capfd.readouterr().err == ""
-        store.delete_topic("old")
-        assert seen() == seen() == []
-        assert capfd.readouterr().err.count("is gone") == 1
-        append("new", 1)
-        assert seen() == [("new", 2)]
 
 
 def test_following_shows_a_bulk_write_when_it_is_whole(tmp_path: Path) -> None:

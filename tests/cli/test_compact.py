@@ -87,7 +87,7 @@ def root(tmp_path: Path) -> Path:
         store.create_topic("orders", partitions=2, config=CONFIG)
         store.create_topic("users", config=CONFIG)
         store.create_topic("events", config={"retention.ms": -1})
-        for partition in store:
+        for partition in store.partitions:
             for number in range(300):
                 partition.append([Record(b"%d" % number, b"key %d" % (number % 10), timestamp=NOW + number)])
                 if number % 100 == 99:

@@ -39,4 +39,4 @@ def test_other_shells_take_the_script(shell: str, tmp_path: Path) -> None:
 def test_an_unknown_shell_is_refused() -> None:
     answer = run("completion", "tcsh")
     assert answer.code == 2
-    assert "there are bash, zsh, fish" in answer.err
+    assert "choose from bash, zsh, fish" in answer.err

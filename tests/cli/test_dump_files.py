@@ -205,7 +205,7 @@ def test_max_bytes_cuts_between_batches() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--decode", "protobuf"), "--decode protobuf: there are string, json, avro"),
+        (("--decode", "protobuf"), "--decode protobuf: choose from string, json, avro"),
         (("--decode", "avro"), "add --avro-schema FILE"),
         (("--decode", "string", "--avro-schema", "x"), "--avro-schema is for --decode avro"),
         (("--decode", "json", "--offsets-decoder"), "choose one decoder"),

@@ -36,7 +36,7 @@ def test_every_segment_moves_the_bar(tmp_path: Path) -> None:
     size = sum(log.stat().st_size for log in tmp_path.rglob("*.log"))
     told = Told()
     with LoadBar(told) as tell, tidelog.open(tmp_path, on_event=tell, recover=True) as store:
-        assert [partition.log_end_offset for partition in store] == [55, 55]
+        assert [partition.log_end_offset for partition in store.partitions] == [55, 55]
         assert told.shown
     assert not told.shown
     assert told.total == sum(told.steps) == size

@@ -22,7 +22,7 @@ STARTS = "log-start-offset-checkpoint"
 def root(tmp_path: Path) -> Path:
     with tidelog.open(tmp_path / "root") as store:
         store.create_topic("t", 2, {"internal.segment.bytes": 400, "retention.ms": 1})
-        for partition in store:
+        for partition in store.partitions:
             for first in range(0, 60, 5):
                 partition.append([Record(b"v%d" % n, timestamp=NOW + n) for n in range(first, first + 5)])
     return tmp_path / "root"
@@ -59,7 +59,7 @@ def test_a_time_trims_many_partitions_and_may_empty_them(root: Path) -> None:
     answer = run("trim", root, "--topic", "t", "--before-time", "now", "--json")
     assert [json.loads(line)["new_log_start_offset"] for line in answer.lines] == [60, 60]
     with tidelog.open(root) as store:
-        assert [partition.log_start_offset for partition in store] == [60, 60]
+        assert [partition.log_start_offset for partition in store.partitions] == [60, 60]
 
 
 def test_an_offset_below_the_start_changes_nothing(root: Path) -> None:
@@ -77,7 +77,7 @@ def test_an_offset_below_the_start_changes_nothing(root: Path) -> None:
         (("--before", "1", "--before-time", "now"), "--before OFFSET or --before-time TIME"),
         (("--before", "1"), "an offset of one partition"),
         (("--before", "1", "--partition", "0"), "--partition is of a --topic"),
-        (("--before", "1", "--topic", "t", "--partition", "9"), "no partition 9"),
+        (("--before", "1", "--topic", "t", "--partition", "9"), "no topic 't' with a partition 9"),
         (("--before-time", "soon"), "'soon' is no time"),
     ],
 )

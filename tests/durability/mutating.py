@@ -24,7 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from queue import Queue
 
-from tests.durability.mutants import EQUIVALENT, MUTANTS, Mutant
+from tests.durability.mutant import Mutant
+from tests.durability.mutants import EQUIVALENT, MUTANTS
 
 __all__ = ["Outcome", "mutated", "run", "sample"]
 
@@ -67,9 +68,13 @@ def run(
     *,
     workers: int | None = None,
     limit_s: float = LIMIT_S,
+    checked: bool = True,
     tell: Callable[[Outcome], None] = lambda outcome: None,
 ) -> list[Outcome]:
-    """Try mutants, several at a time, each in a copy of the tree of its own; `tell` hears of each."""
+    """Try mutants, several at a time, each in a copy of the tree of its own; `tell` hears of each.
+
+    With `checked`, the tests are seen to pass without a mutant first.
+    """
     chosen = list(numbers)
     count = max(1, min(workers or os.cpu_count() or 1, len(chosen)))
     with tempfile.TemporaryDirectory(prefix="mutants-") as scratch:
@@ -97,7 +102,8 @@ def run(
             )
 
         with ThreadPoolExecutor(count) as pool:
-            wrong = list(filter(None, pool.map(check, sorted({t for n in chosen for t in MUTANTS[n].tests}))))
+            tests = sorted({test for number in chosen for test in MUTANTS[number].tests}) if checked else []
+            wrong = list(filter(None, pool.map(check, tests)))
             if wrong:
                 raise RuntimeError("the tests do not pass without a mutant:\n" + "\n".join(wrong))
             return list(pool.map(attempt, chosen))
@@ -128,7 +134,7 @@ def _attempt(tree: Path, number: int, limit_s: float) -> Outcome:
 def _pytest(tree: Path, tests: Sequence[str], limit_s: float) -> subprocess.CompletedProcess[str] | None:
     """Run tests in a copy of the tree; None where they do not end in time."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
-    environment = os.environ | {"PYTHONPATH": str(tree / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = os.environ | {"PYTHONPATH": str(tree / "src")}
     environment.pop("PYTEST_XDIST_WORKER", None)
     try:
         return subprocess.run(

@@ -158,7 +158,7 @@ def scan(root: str, dice: random.Random) -> None:
 def read_only(root: str, dice: random.Random) -> None:
     """Offsets, reads and look-ups of a store that is open for reading."""
     with tidelog.open(root, mode="r") as store:
-        for partition in store:
+        for partition in store.partitions:
             ends = partition.offsets
             assert ends.log_start <= ends.log_end
             check = Check()

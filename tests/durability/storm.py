@@ -114,7 +114,7 @@ class Storm:
         if store is not None and not self.stop.is_set():
             store.metrics()
             assert len(store.topics) <= len(TOPICS)
-            for partition in store:
+            for partition in store.partitions:
                 assert partition.log_end_offset >= 0
 
     # ---- what the threads do
@@ -282,7 +282,7 @@ class Storm:
     def contents(self, store: Store) -> dict[TopicPartition, dict[int, tuple[bytes, bytes]]]:
         """Every record, by partition and offset."""
         found: dict[TopicPartition, dict[int, tuple[bytes, bytes]]] = {}
-        for partition in store:
+        for partition in store.partitions:
             here = found[partition.topic_partition] = {}
             at = partition.log_start_offset
             while at < partition.log_end_offset:
@@ -298,9 +298,11 @@ class Storm:
     def check(self) -> None:
         """Compare what is there with the model, then close, verify, and compare what is found again."""
         found = self.contents(self.store)
-        for partition in self.store:
+        for partition in self.store.partitions:
             self.check_partition(partition, found[partition.topic_partition])
-        bounds = {one.topic_partition: (one.log_start_offset, one.log_end_offset) for one in self.store}
+        bounds = {
+            one.topic_partition: (one.log_start_offset, one.log_end_offset) for one in self.store.partitions
+        }
         self.store.close()
         for root in self.roots:
             bad = [one for one in verify_root(LOCAL, str(root), deep=True) if one.kind is not Kind.NOTE]
@@ -308,7 +310,7 @@ class Storm:
         with self.open(background=False) as again:
             assert self.contents(again) == found
             assert bounds == {
-                one.topic_partition: (one.log_start_offset, one.log_end_offset) for one in again
+                one.topic_partition: (one.log_start_offset, one.log_end_offset) for one in again.partitions
             }
 
     def check_partition(self, partition: Partition, found: dict[int, tuple[bytes, bytes]]) -> None:

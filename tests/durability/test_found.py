@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 
 import pytest
 
-from tests.durability.life import CONFIG, ROOTS, recovered
+from tests.durability.stores import CONFIG, ROOTS, recovered
 from tests.log.logs import abort, send
+from tidelog.errors import LogOfflineError
 from tidelog.manager import Partition, Store
+from tidelog.manager.metadata.files import home_of_metadata
+from tidelog.manager.metadata.registry import Registry
 from tidelog.records import Record
 from tidelog.storage import FileSystem
 from tidelog.testing.crash import CrashFileSystem
-from tidelog.testing.faults import FaultyFileSystem
+from tidelog.testing.faults import FaultyFileSystem, fail_on
 
 SMALL = {"internal.segment.bytes": 500, "retention.bytes": 1000}
 
@@ -50,6 +54,17 @@ def test_a_log_start_moves_with_its_partition() -> None:
     store.move_partition("t", 0, next(root for root in ROOTS if root != partition.root.path))
     for step in range(before, fs.steps + 1, 2):
         assert opened(fs.crash(step, kept="synced")).partition("t").log_start_offset == 37, step
+
+
+def test_a_move_is_registered_when_it_returns() -> None:
+    fs = CrashFileSystem()
+    store = opened(fs)
+    partition = filled(store, 1)
+    assert partition.root is not None
+    store.move_partition("t", 0, next(root for root in ROOTS if root != partition.root.path))
+    after = fs.crash(kept="synced")
+    registry = Registry(after, home_of_metadata(after, list(ROOTS)), partition.root.identity.node_id, int)
+    assert registry.image.topics["t"].partitions[0].directories == (partition.root.identity.directory_id,)
 
 
 def test_a_copy_without_its_first_segment_is_begun_anew() -> None:
@@ -124,3 +139,81 @@ def test_segments_may_be_deleted_while_they_are_flushed(at: int) -> None:
     assert partition.is_online
     assert partition.log_start_offset > 0
     partition.flush()
+
+
+def killed(store: Store) -> None:
+    """The process is killed: nothing is closed."""
+    for partition in store.partitions:
+        partition.go_offline(RuntimeError("killed"))
+
+
+def test_names_that_a_killed_process_made_are_synced_by_the_next() -> None:
+    fs = CrashFileSystem()
+    store = opened(fs)
+    end = filled(store, 1).log_end_offset
+    store.close()
+    store = opened(fs)
+    store.partition("t").log.roll()  # files whose names are only in the system's memory
+    killed(store)
+    store = opened(fs)
+    store.partition("t").append([Record(b"acknowledged")], sync=True)
+    after = opened(fs.crash(kept="synced")).partition("t")
+    record = after.read_record(end)
+    assert record is not None
+    assert record.value == b"acknowledged"
+
+
+@pytest.mark.parametrize("closes", [False, True])
+def test_recovery_after_a_failed_sync_writes_again_what_only_the_system_has(closes: bool) -> None:
+    crashing = CrashFileSystem()
+    fs = FaultyFileSystem(crashing, lambda call: None)
+    store = opened(fs)
+    partition = store.create_topic("t", 1)[0]
+    lost = [Record(b"%d" % number * 9000) for number in range(3)]  # pages that nothing is written to later
+    partition.append(lost)
+    fs.rule = fail_on("sync", "*.log", errno.EIO, times=1)
+    with pytest.raises(LogOfflineError):
+        partition.flush()
+    if closes:
+        store.close()
+    else:
+        killed(store)
+    store = opened(fs)
+    partition = store.partition("t")
+    assert partition.log_end_offset == 3
+    partition.append([Record(b"acknowledged")], sync=True)
+    after = opened(crashing.crash(kept="synced")).partition("t")
+    assert [record.value for record in after.records()] == [*(one.value for one in lost), b"acknowledged"]
+
+
+def test_segments_whose_bytes_are_all_lost_are_recovered() -> None:
+    fs = CrashFileSystem()
+    store = opened(fs)
+    partition = store.create_topic("t", 1)[0]
+    partition.append([Record(b"before")])
+    partition.log.roll()
+    send(partition.log, 1, 0, Record(b"of a transaction"))
+    partition.log.roll()
+    partition.log.directory.sync()
+    assert partition.root is not None
+    after = fs.crash(kept="all")
+    for entry in after.list(partition.log.path):
+        if entry.name.endswith(".log"):
+            after.open(f"{partition.log.path}/{entry.name}", writable=True).truncate(0)
+    log = opened(after).partition("t").log
+    assert log.last_stable_offset == log.log_end_offset
+    assert not log.active_producers
+
+
+def test_a_transaction_below_a_log_start_that_a_crash_takes_back_is_open_still() -> None:
+    fs = CrashFileSystem()
+    store = opened(fs)
+    partition = store.create_topic("t", 1)[0]
+    send(partition.log, 1, 0, Record(b"undecided"), Record(b"undecided"))
+    for _ in range(10):
+        partition.append([Record(b"kept")], sync=True)
+    partition.delete_records(5)
+    partition.log.truncate_to(8)
+    after = opened(fs.crash(kept="synced")).partition("t")
+    assert after.log_start_offset == 0
+    assert after.log.last_stable_offset == 0

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.durability.life import CONFIG, recovered
+from tests.durability.stores import CONFIG, recovered
 from tests.log.logs import abort, commit, send
 from tidelog.errors import LogOfflineError
 from tidelog.log import Log

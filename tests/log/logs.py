@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.golden import GoldenPartition
 from tidelog.config import LogConfig
-from tidelog.log import AppendOrigin, Log, LogAppendInfo
+from tidelog.log import AppendOrigin, AppendResult, Log
 from tidelog.protocol.control_records import EndTxnMarker
 from tidelog.records import Record, StoredRecord, decode_records, encode_end_txn_marker, encode_records
 from tidelog.types import Codec, FetchIsolation
@@ -67,7 +67,7 @@ def send(
     epoch: int = 0,
     transactional: bool = True,
     leader_epoch: int = 0,
-) -> LogAppendInfo:
+) -> AppendResult:
     """Append a batch of a producer's."""
     data = encode_records(
         records,
@@ -80,17 +80,17 @@ def send(
     return log.append_as_leader(data, leader_epoch=leader_epoch)
 
 
-def commit(log: Log, producer_id: int, *, epoch: int = 0, leader_epoch: int = 0) -> LogAppendInfo:
+def commit(log: Log, producer_id: int, *, epoch: int = 0, leader_epoch: int = 0) -> AppendResult:
     """End a producer's transaction."""
     return _end(log, producer_id, epoch, leader_epoch, committed=True)
 
 
-def abort(log: Log, producer_id: int, *, epoch: int = 0, leader_epoch: int = 0) -> LogAppendInfo:
+def abort(log: Log, producer_id: int, *, epoch: int = 0, leader_epoch: int = 0) -> AppendResult:
     """Take a producer's transaction back."""
     return _end(log, producer_id, epoch, leader_epoch, committed=False)
 
 
-def _end(log: Log, producer_id: int, epoch: int, leader_epoch: int, *, committed: bool) -> LogAppendInfo:
+def _end(log: Log, producer_id: int, epoch: int, leader_epoch: int, *, committed: bool) -> AppendResult:
     marker = encode_end_txn_marker(
         EndTxnMarker(committed=committed, coordinator_epoch=7),
         producer_id=producer_id,

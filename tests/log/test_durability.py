@@ -332,7 +332,7 @@ def test_after_a_failed_sync_nothing_is_acknowledged(tmp_path: Path, file: str, 
         log.close,
     ):
         if use is not log.close or trigger != "close" or not log._state.is_closed:
-            with pytest.raises(LogOfflineError, match="open it anew"):
+            with pytest.raises(LogOfflineError, match="open it again"):
                 use()
     assert log.recovery_point <= max(point, 0) or trigger == "start anew"
     if trigger in ("flush", "roll and flush", "close"):
@@ -413,3 +413,33 @@ def test_closing_and_deleting_again_is_harmless(tmp_path: Path) -> None:
     log.delete()
     log.close()
     log.close_handlers()
+
+
+def test_recovery_vouches_for_nothing_before_it_is_flushed(crashing: CrashFileSystem) -> None:
+    path = Path("/disk/orders-0")
+    log = open_log(path, fs=crashing)
+    log.append_as_leader([record(number) for number in range(5)])
+    log.flush()
+    log.append_as_leader([record(number) for number in range(5, 9)])
+    log.close_handlers()  # killed: what was not flushed is in the system's memory
+    log = open_log(path, fs=crashing, clean=False, recovery_point=5)
+    assert (log.recovery_point, log.log_end_offset) == (5, 9)
+    log.flush()
+    assert log.recovery_point == 9
+    assert len(all_records(open_log(path, fs=crashing.crash(kept="synced"), clean=False))) == 9
+
+
+def test_recovery_ends_before_a_batch_that_is_another_logs(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "orders-0")
+    for number in range(4):
+        log.append_as_leader([record(number)])
+    log.close()
+    path = next((tmp_path / "orders-0").glob("*.log"))
+    data = path.read_bytes()
+    first = data[: len(data) // 4]
+    path.write_bytes(data + first + data)  # blocks that the disk gave to a write that never came
+    log = open_log(tmp_path / "orders-0", clean=False, recovery_point=4)
+    assert _values(log) == [f"value {number}" for number in range(4)]
+    assert path.read_bytes() == data
+    log.append_as_leader([record(4)])
+    assert len(all_records(log)) == 5

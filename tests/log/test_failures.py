@@ -86,7 +86,7 @@ def test_a_transaction_index_that_cannot_be_written_takes_the_log_offline(
     assert log.is_offline
     assert log.offsets == offsets
     for use in (lambda: log.append_as_leader(numbered(1)), log.roll, lambda: log.truncate_to(0), log.close):
-        with pytest.raises(LogOfflineError, match="open it anew"):
+        with pytest.raises(LogOfflineError, match="open it again"):
             use()
     log.close_handlers()
     with open_log(path, clean=False) as log:

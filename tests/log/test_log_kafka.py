@@ -48,16 +48,16 @@ def _compare(path: Path, request: dict[str, Any], expected: kafkas.Answers) -> i
                 assert (log.offsets, log.size) == before
                 continue
             info = _append(log, data, origin, append["epoch"])
-            assert info.source_codec.label == kafka["source_codec"]
-            if not info.batches:
+            if info.last_offset == -1:
                 continue
             taken += 1
-            for field in ("first_offset", "last_offset", "max_timestamp", "log_append_time"):
+            for field in ("first_offset", "last_offset", "log_append_time"):
                 assert getattr(info, field) == kafka[field], (field, append)
             written = bytes(log.segments.last.buffer()[before[1] :])
+            assert scan_batches(written).require().max_timestamp.max() == kafka["max_timestamp"]
             theirs = base64.b64decode(kafka["written"])
             given = scan_batches(data).require()
-            if (given.is_control & (given.codec != 0)).any() and info.valid_bytes != len(data):
+            if (given.is_control & (given.codec != 0)).any() and len(written) != len(data):
                 # Written anew, Kafka's marker is no marker any more. No coordinator sends such a one.
                 assert scan_batches(written).require().is_control.all()
             elif scan_batches(theirs).require().codec.any():  # another compressor, the same records

@@ -19,6 +19,7 @@ from tidelog.records import StoredRecord, decode_records, scan_batches
 from tidelog.segment import ActiveSegment
 from tidelog.storage.names import FileKind, Transient, format_segment_file
 from tidelog.testing.crash import CrashFileSystem
+from tidelog.testing.journal import Operation, Rename
 from tidelog.types import Codec
 
 FAR = 2**31
@@ -251,6 +252,22 @@ def test_a_split_survives_a_power_cut_at_every_step(first: int, seeds: int) -> N
                 assert all_records(log) == records, (step, seed)
             names = [entry.name for entry in after.list("/old-0")]
             assert not [name for name in names if name.endswith((".cleaned", ".swap", ".deleted"))]
+
+
+def test_no_part_looks_complete_before_all_parts_are_on_the_disk() -> None:
+    data = batch(3) + batch(8) + batch(FAR + 20) + batch(FAR + 21) + batch(3 * FAR)
+    fs = on_a_disk(data)
+    safe = fs.steps
+    Log.open("/old-0", SMALL, fs=fs, now_ms=Clock()).close()
+    swaps = [step for step in range(safe + 1, fs.steps) if _is_swap(fs.operation(step))]
+    for step in range(swaps[0], swaps[0] + 3):
+        for seed in range(60):
+            with Log.open("/old-0", SMALL, fs=fs.crash(step, seed=seed), now_ms=Clock()) as log:
+                assert all_records(log) == list(decode_records(data)), (step, seed)
+
+
+def _is_swap(operation: Operation) -> bool:
+    return isinstance(operation, Rename) and operation.to_name.endswith(Transient.SWAP.value)
 
 
 def test_parts_that_were_joined_with_the_next_segment_survive_a_power_cut_too() -> None:

@@ -191,9 +191,6 @@ def test_the_sum_of_an_append() -> None:
         "last_offset_of_first_batch": 14,
         "has_producer_ids": True,
         "rewrites": 2,
-        "log_append_time": -1,
-        "log_start_offset": -1,
-        "is_duplicate": False,
     }
     assert info.offset_count == 11
 

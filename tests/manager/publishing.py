@@ -102,7 +102,7 @@ def publish_values(
 def contents(store: Store) -> dict[TopicPartition, list[bytes]]:
     """All values, by partition; offsets must be dense."""
     found = {}
-    for partition in store:
+    for partition in store.partitions:
         offset, values = partition.log_start_offset, []
         while offset < partition.log_end_offset:
             batch = partition.read_arrow(offset, 1 << 20, columns=("offset", "value"))

@@ -160,7 +160,10 @@ def test_on_a_root_that_we_recovered_after_a_kill(oracle: Oracle, tmp_path: Path
     if by == "store":
         with tidelog.open(root, recover=True) as store:
             assert not store.offline_partitions
-            ends = {str(one.topic_partition): (one.log_start_offset, one.log_end_offset) for one in store}
+            ends = {
+                str(one.topic_partition): (one.log_start_offset, one.log_end_offset)
+                for one in store.partitions
+            }
     else:
         done = recover_root(LOCAL, str(root))
         assert not [one.error for one in done if one.error]

@@ -34,7 +34,7 @@ def test_topics_that_go_and_partitions_that_move_take_their_checkpoints_along(
     with open_store() as store:
         store.create_topic("users", config=COMPACT)
         store.create_topic("other", config=COMPACT)
-        for partition in store:
+        for partition in store.partitions:
             fill(partition)
         store.clean()
         root = store.partition("users").root

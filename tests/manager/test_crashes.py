@@ -1,4 +1,4 @@
-"""Power cuts at any step of a store's life, and real kills; `crashes` says what must be true afterwards."""
+"""Writers that are killed, and what is safe from a power cut; `tests.durability` cuts whole lives."""
 
 from __future__ import annotations
 
@@ -14,53 +14,9 @@ from pathlib import Path
 import pytest
 
 import tidelog
-from tests.manager.crashes import CONFIG, ROOTS, check, live
+from tests.durability.stores import CONFIG, ROOTS
 from tidelog.records import Record
 from tidelog.testing.crash import CrashFileSystem
-
-
-def cut(seed: int, states: int, actions: int = 40) -> None:
-    life = live(seed, actions)
-    dice = random.Random(seed)
-    steps = life.fs.steps
-    for number in range(states):
-        step = dice.randint(0, steps)
-        kept = dice.choices(["some", "synced", "all"], [8, 1, 1])[0]
-        after = life.fs.crash(step, seed=number, kept=kept)
-        try:
-            check(life, step, after, again=number % 7 == 0)
-        except Exception as error:
-            raise AssertionError(
-                f"life {seed}, cut at step {step} of {steps}, state {number} ({kept})"
-            ) from error
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_a_store_survives_power_cuts(seed: int) -> None:
-    cut(seed, 40)
-
-
-def test_a_store_survives_two_power_cuts_in_a_row() -> None:
-    life = live(3)
-    dice = random.Random(1)
-    for number in range(25):
-        step = dice.randint(life.opened, life.fs.steps)
-        first = life.fs.crash(step, seed=number)
-        check(life, step, first)  # recovers, appends one record and closes: steps of its own
-        second = first.crash(dice.randint(0, first.steps), seed=number)
-        store = tidelog.open(ROOTS, config=CONFIG, fs=second, background=False, recover=True)
-        assert not store.offline_partitions
-        for partition in store:
-            history = life.histories[partition.topic_id, partition.topic_partition.partition]
-            found = {}
-            for offset in range(partition.log_start_offset, partition.log_end_offset):
-                record = partition.read_record(offset)
-                if record is not None and offset in history.values:
-                    found[offset] = record.value
-            missing = history.missing(step, found.keys())
-            assert not [offset for offset in missing if offset >= partition.log_start_offset]
-            written = {offset for offset, value in found.items() if value != b"after"}
-            assert all(found[offset] == history.values[offset] for offset in written)
 
 
 def test_only_a_synced_append_is_safe() -> None:

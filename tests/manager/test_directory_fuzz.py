@@ -75,7 +75,7 @@ def recover(root: Path) -> None:
 
 def use(root: Path) -> None:
     with tidelog.open(root) as store:
-        for partition in store:
+        for partition in store.partitions:
             with suppress(*EXPECTED):
                 partition.append([tidelog.Record(b"v", b"k")], sync=True)
         for topic in list(store.topics):

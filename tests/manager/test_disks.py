@@ -23,7 +23,7 @@ def test_a_disk_that_fails_takes_its_root_offline_and_no_other(tmp_path: Path) -
     fs = FaultyFileSystem(LOCAL, lambda call: None)
     store = tidelog.open(roots, fs=fs, background=False)
     store.create_topic("t", 2)
-    for partition in store:
+    for partition in store.partitions:
         partition.append(some(4))
     bad = store.partition("t", 0)
     assert bad.root is not None
@@ -76,13 +76,13 @@ def test_a_read_only_disk_is_a_clear_error(tmp_path: Path) -> None:
     with tidelog.open([first, second], fs=FaultyFileSystem(LOCAL, rule), background=False) as store:
         assert "Read-only" in store.offline_roots[str(second)]
         store.create_topic("t", 2)
-        assert all(partition.root is store.roots[0] for partition in store)
+        assert all(partition.root is store.roots[0] for partition in store.partitions)
 
 
 def test_a_file_that_vanished_is_reported_and_nothing_else_is_lost(tmp_path: Path) -> None:
     with tidelog.open(tmp_path) as store:
         store.create_topic("t", 2, SMALL)
-        for partition in store:
+        for partition in store.partitions:
             fill(partition, 40)
         bases = store.partition("t", 0).log.segments.base_offsets
     (tmp_path / "t-0" / f"{bases[1]:020}.log").unlink()

@@ -12,7 +12,7 @@ import tidelog
 from tests.manager.stores import SMALL, fill, some, values
 from tidelog.errors import TidelogError
 from tidelog.storage import LOCAL
-from tidelog.testing.faults import Call, Fault, FaultyFileSystem
+from tidelog.testing.faults import Call, Fault, FaultyFileSystem, fail_on
 
 EXPECTED = [one.value for one in some(30)]
 STRIDE = 7
@@ -23,7 +23,7 @@ STRIDE = 7
 def crashed(tmp_path: Path) -> Path:
     with tidelog.open(tmp_path / "crashed") as store:
         store.create_topic("t", 2, SMALL)
-        for partition in store:
+        for partition in store.partitions:
             fill(partition, 30)
     (tmp_path / "crashed" / ".kafka_cleanshutdown").unlink()
     return tmp_path / "crashed"
@@ -66,3 +66,20 @@ def test_a_disk_that_fails_at_some_calls(crashed: Path, tmp_path: Path, code: in
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC, errno.EROFS], ids=errno.errorcode.get)
 def test_a_disk_that_fails_at_any_call(crashed: Path, tmp_path: Path, code: int) -> None:
     assert sweep(crashed, tmp_path, code, 1) > 100
+
+
+def test_a_root_that_could_not_be_opened_is_in_order_still(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    with tidelog.open(root) as store:
+        fill(store.create_topic("t", 1, SMALL)[0], 30)
+    mark = (root / ".kafka_cleanshutdown").read_bytes()
+    files = {path.name: path.read_bytes() for path in (root / "t-0").iterdir()}
+    (root / "u-0").mkdir()  # to be adopted, and registered
+    failing = FaultyFileSystem(LOCAL, fail_on("create", "bootstrap.checkpoint*", errno.EIO))
+    with pytest.raises((OSError, TidelogError)):
+        tidelog.open(root, adopt=True, fs=failing)
+    assert failing.faults
+    assert (root / ".kafka_cleanshutdown").read_bytes() == mark
+    assert {path.name: path.read_bytes() for path in (root / "t-0").iterdir()} == files
+    with tidelog.open(root) as store:
+        assert values(store, "t", 0) == EXPECTED

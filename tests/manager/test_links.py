@@ -45,7 +45,7 @@ def life(roots: list[Path]) -> None:
     store = tidelog.open([str(root) for root in roots], background=False)
     try:
         store.run_due_tasks()
-        for partition in list(store):
+        for partition in store.partitions:
             name = partition.topic_partition
             for act in (
                 lambda name=name: store.partition(name.topic, name.partition).append(some(3), sync=True),

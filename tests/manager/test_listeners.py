@@ -28,7 +28,9 @@ USERS = TopicPartition("users", 0)
 ASKED: dict[str, Callable[[Store], Any]] = {
     "topics": lambda store: store.topics,
     "metrics": lambda store: store.metrics(),
-    "partitions": lambda store: [partition.log_end_offset for partition in store if partition.is_online],
+    "partitions": lambda store: [
+        partition.log_end_offset for partition in store.partitions if partition.is_online
+    ],
     "create": lambda store: store.create_topic("made"),
     "delete": lambda store: store.delete_topic("other"),
     "delete this": lambda store: store.delete_topic("users"),
@@ -91,7 +93,7 @@ def test_a_listener_uses_the_store_when_cleaning_fails(
             assert go_on.wait(20)
             raise CorruptRecordError("damaged")
 
-        monkeypatch.setattr(cleaning_module, "clean_splitting", lambda *_, **__: fail())
+        monkeypatch.setattr(cleaning_module._splitting, "clean_splitting", lambda *_, **__: fail())
         cleaning = threading.Thread(target=lambda: _try(lambda: store.clean(USERS)), daemon=True)
         cleaning.start()
         assert begun.wait(20)

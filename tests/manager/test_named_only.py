@@ -13,9 +13,10 @@ import tidelog
 from tests.manager.stores import some, values
 from tidelog.cli.app import app
 from tidelog.errors import InvalidInputError, LogError, ReplicatedTopicError, UncleanShutdownError
+from tidelog.layout.roots import Checkpoint
 from tidelog.manager.metadata.files import encode_records_batch
 from tidelog.protocol.metadata_records import FeatureLevelRecord, PartitionRecord, TopicRecord
-from tidelog.storage import LOCAL
+from tidelog.storage import LOCAL, read_offset_checkpoint, write_offset_checkpoint
 from tidelog.storage.metadata import read_meta_properties
 from tidelog.types import TopicPartition
 
@@ -41,15 +42,22 @@ def on(root: Path, name: str) -> Result:
     """Run one of the commands on a root."""
     lines = root.parent / "lines"
     lines.write_text("line\n")
-    return command(*(part.replace("ROOT", str(root)).replace("LINES", str(lines)) for part in COMMANDS[name]))
+    properties, second = root.parent / "server.properties", root.parent / "second"
+    properties.write_text("log.retention.ms=1\n")
+    second.mkdir(exist_ok=True)
+    words = {"ROOT": root, "LINES": lines, "PROPERTIES": properties, "SECOND": second}
+    args = EVERYWHERE[name]
+    for word, path in words.items():
+        args = [part.replace(word, str(path)) for part in args]
+    return command(*args)
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Two topics, closed in order."""
+    """Two topics, closed in order; the records are old, and those of one are kept for ever."""
     with tidelog.open(tmp_path / "r", background=False) as store:
-        for name in ("mine", "other"):
-            store.create_topic(name)[0].append(some(30))
+        store.create_topic("mine")[0].append(some(30))
+        store.create_topic("other", config={"retention.ms": -1})[0].append(some(30))
     return tmp_path / "r"
 
 
@@ -93,6 +101,50 @@ def test_a_command_on_one_topic_leaves_the_others(root: Path, name: str) -> None
     assert sums(root, "mine-0", "bootstrap", "re", "log-start") == before
     with tidelog.open(root, background=False) as store:
         assert len(values(store, "other")) == 30
+
+
+EVERYWHERE = {
+    **COMMANDS,
+    "retention of all": ["retention", "ROOT"],
+    "retention by time": ["retention", "ROOT", "--server-properties", "PROPERTIES"],
+    "trim of all": ["trim", "ROOT", "--before-time", "1"],
+    "compact": ["compact", "ROOT", "--topic", "mine", "--config", "cleanup.policy=compact"],
+    "recover": ["recover", "ROOT/mine-0"],
+    "reindex": ["reindex", "ROOT", "--all"],
+    "create": ["topics", "ROOT", "--create", "new"],
+    "delete": ["topics", "ROOT", "--delete", "mine"],
+    "tidy": ["tidy", "ROOT"],
+    "move": ["move", "ROOT/mine-0", "SECOND"],
+}
+
+
+@pytest.mark.parametrize("name", EVERYWHERE)
+def test_checkpoints_say_of_other_partitions_what_they_said(root: Path, name: str) -> None:
+    """Also of those that are not on this disk, in their order, and where it is less than is true."""
+    others = {TopicPartition("zzz", 9): 12, TopicPartition("other", 0): 7, TopicPartition("elsewhere", 3): 0}
+    for kind in Checkpoint:
+        write_offset_checkpoint(LOCAL, root / kind.value, others | {TopicPartition("mine", 0): 0})
+    done = on(root, name)
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.output
+    for kind in Checkpoint:
+        said = read_offset_checkpoint(LOCAL, root / kind.value)
+        assert [item for item in said.items() if item[0] in others] == list(others.items()), kind
+        if name == "delete":
+            assert TopicPartition("mine", 0) not in said
+    (root / "other-0").stat()
+
+
+def test_what_checkpoints_say_of_an_older_log_is_not_believed_of_a_new_one(root: Path) -> None:
+    new = TopicPartition("new", 0)
+    for kind in Checkpoint:
+        write_offset_checkpoint(LOCAL, root / kind.value, {new: 25})
+    with tidelog.open(root, background=False) as store:
+        store.create_topic("new")
+        for kind in Checkpoint:
+            assert read_offset_checkpoint(LOCAL, root / kind.value) == {}
+        store["new"][0].append(some(3))
+    with tidelog.open(root, background=False) as store:
+        assert len(values(store, "new")) == 3
 
 
 def test_opening_an_unclean_root_is_refused_and_recovery_keeps_what_it_cuts(root: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -71,3 +72,24 @@ def test_what_kafka_wrote_comes_as_a_consumer_sees_it(tmp_path: Path, name: str)
         committed = [one.offset for one in partition.records(isolation=FetchIsolation.TXN_COMMITTED)]
         scanned = tidelog.scan(root / name, isolation="read_committed", columns=["offset"]).read_all()
         assert committed == scanned.column(0).to_pylist()
+
+
+def test_waiting_for_records(store: tidelog.Store) -> None:
+    partition = store["t"][0]
+    assert not partition.wait(0, 0.01)
+    appending = threading.Timer(0.05, lambda: partition.append([Record(b"v")]))
+    appending.start()
+    assert partition.wait(0, 10)
+    appending.join()
+    assert partition.wait(0, 0)
+    assert not partition.wait(1, 0)
+
+
+def test_listeners_hear_of_appends_until_they_do_not_want_to(store: tidelog.Store) -> None:
+    partition, heard = store["t"][0], []
+    end = partition.listen(lambda one: heard.append(one.log_end_offset))
+    partition.append([Record(b"v")])
+    partition.append([Record(b"v"), Record(b"v")])
+    end()
+    partition.append([Record(b"v")])
+    assert heard == [1, 3]

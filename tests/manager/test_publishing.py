@@ -48,7 +48,7 @@ def test_what_tasks_staged_is_appended_in_their_order(tmp_path: Path) -> None:
         assert published.records == 47
         assert published.ranges[TopicPartition("t", 0)] == range(4, 39)
         assert contents(store) == joined(before, added(tasks()))
-        assert all(partition.log.recovery_point == partition.log_end_offset for partition in store)
+        assert all(partition.log.recovery_point == partition.log_end_offset for partition in store.partitions)
     assert not Path(staging).exists()
     assert Path(root, ".kafka_cleanshutdown").exists()
     assert read_journal(LOCAL, root).pending is None

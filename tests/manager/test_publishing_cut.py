@@ -15,6 +15,7 @@ from tests.manager.publishing import (
     contents,
     joined,
     open_root,
+    prepare,
     stage,
     steps_of_a_commit,
     steps_with_intent,
@@ -131,3 +132,42 @@ def test_a_write_is_carried_out_behind_what_others_wrote(tmp_path: Path) -> None
         name = TopicPartition("t", 0)
         assert found[name] == [*before[name], b"other", *added(tasks())[name]]
         assert read_journal(after, ROOT).has("q", 3)
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_write_that_is_carried_out_after_a_power_cut_is_where_its_intent_says(overwrite: bool) -> None:
+    fs = CrashFileSystem()
+    prepare(fs, ROOT)
+    start = fs.steps
+    store = open_root(ROOT, fs)
+    for partition in store.partitions:
+        partition.append([Record(b"not synced", timestamp=NOW)] * 5)
+    before, new = contents(store), added(tasks())
+    names = [
+        stage(fs, "/staging/w", f"task-{number}", values, {topic: 2 for topic, _ in values})
+        for number, values in enumerate(tasks())
+    ]
+    sync_tree(fs, "/staging")
+    publish(store, Write("/staging/w", tuple(names), query="q", batch=3, overwrite=overwrite), fs)
+    carried_out = 0
+    for step in [*list(steps_with_intent(fs, start))[::5], fs.steps]:
+        after = fs.crash(step, kept="synced")
+        with open_root(ROOT, after) as found:
+            if read_journal(after, ROOT).has("q", 3):
+                carried_out += 1
+                there = contents(found)
+                wanted = new if overwrite else joined(before, new)
+                assert all(there[one] == wanted[one] for one in new), step
+    assert carried_out > 1
+
+
+def sync_tree(fs: CrashFileSystem, path: str) -> None:
+    """Bring everything below a directory to the disk."""
+    for entry in fs.list(path):
+        below = f"{path}/{entry.name}"
+        if entry.is_directory:
+            sync_tree(fs, below)
+        else:
+            fs.open(below).sync()
+    fs.sync_directory(path)
+    fs.sync_directory("/")

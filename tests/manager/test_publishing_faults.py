@@ -137,7 +137,7 @@ def test_much_is_published_into_several_partitions_at_a_time(tmp_path: Path) -> 
     with tidelog.open(tmp_path / "root", background=False) as store:
         published = publish_values(store, LOCAL, str(tmp_path / "s"), MUCH * 2, query="q")
         assert published.records == 8 * 200
-        assert all(partition.log.recovery_point == 400 for partition in store)
+        assert all(partition.log.recovery_point == 400 for partition in store.partitions)
     with tidelog.open(tmp_path / "root", background=False, recover=True) as store:
         assert contents(store) == added(MUCH * 2)
 

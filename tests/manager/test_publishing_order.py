@@ -61,3 +61,15 @@ def test_a_tasks_rest_comes_before_the_next_tasks_segments() -> None:
         )
         publish(store, Write("/staging/w", names), fs)
         assert contents(store)[TopicPartition("t", 0)] == values
+
+
+def test_more_batches_than_an_index_has_entries() -> None:
+    fs = CrashFileSystem()
+    config = LogConfig.from_properties({"internal.segment.bytes": 1 << 20, "segment.index.bytes": 600})
+    values = [b"%06d" % n + bytes(150) for n in range(300)]
+    with open_root(ROOT, fs) as store:
+        store.create_topic("t", 2, {"internal.segment.bytes": 1 << 20})
+        publish_values(
+            store, fs, "/staging/w", [{("t", 0): values[:1]}, {("t", 0): values[1:]}], log_config=config
+        )
+        assert contents(store)[TopicPartition("t", 0)] == values

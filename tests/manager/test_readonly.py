@@ -83,7 +83,7 @@ def ask_everything(store: ReadOnlyStore) -> None:
     assert store.topics
     assert store.skipped is not None
     store.metrics()
-    for partition in store:
+    for partition in store.partitions:
         ends = partition.offsets
         assert ends.log_start <= ends.last_stable <= ends.log_end
         for isolation in FetchIsolation:
@@ -128,7 +128,7 @@ def test_answers_are_those_of_a_store_that_is_open_for_writing(tmp_path: Path) -
             assert seen["orders"].config == store["orders"].config
             assert "orders" in seen
             assert "other" not in seen
-            for ours, theirs in zip(seen, store, strict=True):
+            for ours, theirs in zip(seen.partitions, store.partitions, strict=True):
                 assert ours.topic_partition == theirs.topic_partition
                 assert ours.log_start_offset == theirs.log_start_offset
                 assert ours.log_end_offset == theirs.log_end_offset
@@ -240,7 +240,7 @@ def test_a_partition_in_two_roots_is_read_once(tmp_path: Path) -> None:
         LogBuilder(tmp_path / name / "t-0").records(5).close()
     (tmp_path / "b" / "u-0.abababababababababababababababab-stray").mkdir()
     store = tidelog.open([tmp_path / "a", tmp_path / "b"], mode="r")
-    assert [len(list(partition)) for partition in store] == [5]
+    assert [len(list(partition)) for partition in store.partitions] == [5]
     assert sorted(Path(one.path).name for one in store.skipped) == [
         "t-0",
         "u-0.abababababababababababababababab-stray",

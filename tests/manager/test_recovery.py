@@ -153,6 +153,17 @@ def test_golden_damage_is_cut_as_kafka_cuts_it(case: TornCase, tmp_path: Path) -
 # ---- any damage, as Kafka takes it
 
 
+def settled_epochs(text: str, log_start: int, log_end: int) -> str:
+    """Kafka's file of leader epochs as it will be: a thread of its own brings it up to the log's bounds."""
+    entries = [[int(word) for word in line.split()] for line in text.splitlines()[2:]]
+    entries = [[epoch, start] for epoch, start in entries if start < log_end]
+    while len(entries) > 1 and entries[1][1] <= log_start:
+        del entries[0]
+    if entries:
+        entries[0][1] = max(entries[0][1], log_start)
+    return "".join(f"{line}\n" for line in ("0", len(entries), *(f"{e} {start}" for e, start in entries)))
+
+
 def compare_recoveries(oracle: Oracle, tmp_path: Path, seed: int, count: int) -> None:
     dice = random.Random(seed)
     cases, compared = [], 0
@@ -205,7 +216,10 @@ def compare_recoveries(oracle: Oracle, tmp_path: Path, seed: int, count: int) ->
         for suffix in (".log", ".index", ".timeindex", ".txnindex"):
             assert files(ours, suffix) == files(theirs, suffix), (*told, suffix)
         epochs = "leader-epoch-checkpoint"
-        assert (ours / epochs).read_bytes() == (theirs / epochs).read_bytes(), told
+        kafkas = settled_epochs(
+            (theirs / epochs).read_text(), found["log_start_offset"], found["log_end_offset"]
+        )
+        assert (ours / epochs).read_text() == kafkas, told
     assert compared > count * 0.8
 
 

@@ -26,6 +26,7 @@ from tidelog.manager import BrokerConfig
 from tidelog.manager.metadata.files import METADATA_DIRECTORY, read_bootstrap
 from tidelog.manager.store.events import Event, LoadFinished, LoadProgress, LoadStarted, LogFailed, LogStrayed
 from tidelog.protocol.metadata_records import PartitionRecord
+from tidelog.records import Record, encode_records
 from tidelog.storage import LOCAL, read_offset_checkpoint
 from tidelog.storage.metadata import format_id, read_meta_properties
 from tidelog.types import TopicPartition
@@ -58,11 +59,11 @@ def test_what_is_written_is_there_after_a_restart(tmp_path: Path) -> None:
 def test_a_crash_is_told_and_progress_counts_what_is_recovered(tmp_path: Path) -> None:
     store = tidelog.open(tmp_path, background=False)
     store.create_topic("t", 3, SMALL)
-    for partition in store:
+    for partition in store.partitions:
         fill(partition, 40)
-    segments = sum(len(partition.log.segments) for partition in store)
+    segments = sum(len(partition.log.segments) for partition in store.partitions)
     size = store.metrics().size_bytes
-    for partition in store:
+    for partition in store.partitions:
         partition.log.close_handlers()
     for root in store.roots:
         root.release()
@@ -137,7 +138,7 @@ def test_bad_topics_are_refused_and_leave_nothing(tmp_path: Path) -> None:
             store.create_topic("t", config={"retention.days": 3})
         with pytest.raises(ConfigError, match=r"segment\.ms"):
             store.create_topic("t", config={"segment.ms": "soon"})
-        with pytest.raises(InvalidInputError, match="partition at least"):
+        with pytest.raises(InvalidInputError, match="at least one partition"):
             store.create_topic("t", 0)
         store.create_topic("t")
         with pytest.raises(InvalidInputError, match="already"):
@@ -275,7 +276,7 @@ def test_a_partition_in_two_roots_waits_for_somebody_to_decide(tmp_path: Path) -
 def test_a_bad_log_does_not_stop_the_others(tmp_path: Path) -> None:
     with tidelog.open(tmp_path) as store:
         store.create_topic("t", 3)
-        for partition in store:
+        for partition in store.partitions:
             partition.append(some(3))
     (tmp_path / "t-1" / "leader-epoch-checkpoint").write_text("nonsense")
     events: list[Event] = []
@@ -310,3 +311,38 @@ def test_the_metadata_log_is_never_opened_as_a_partition(tmp_path: Path) -> None
         assert store.topics == {}
         store.create_topic("t")
     assert sorted(path.name for path in directory.iterdir()) == [f"{0:020}.log", "quorum-state"]
+
+
+def test_a_store_is_a_mapping_of_topics(tmp_path: Path) -> None:
+    with tidelog.open(tmp_path, background=False) as store:
+        assert store  # though it is empty
+        for name, count in (("orders", 2), ("events", 1)):
+            store.create_topic(name, count)
+        with tidelog.open(tmp_path, mode="r") as seen:
+            for one in (store, seen):
+                assert sorted(one) == sorted(one.keys()) == ["events", "orders"]
+                assert len(one) == 2
+                assert [name in one for name in ("orders", "nothing")] == [True, False]
+                assert {name: len(topic) for name, topic in one.items()} == {"orders": 2, "events": 1}
+                assert one.get("nothing") is None
+                assert len(one.partitions) == 3
+                for ask in (one.__getitem__, one.topic, one.partition):
+                    with pytest.raises(LookupError, match="nothing"):
+                        ask("nothing")
+                assert one in {one}
+
+
+def test_isolation_is_said_in_kafkas_words(tmp_path: Path) -> None:
+    with tidelog.open(tmp_path, background=False) as store:
+        partition = store.create_topic("t", 1)[0]
+        partition.append([Record(b"kept")])
+        open_txn = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
+        partition.append(encode_records([Record(b"undecided")], **open_txn))
+        with tidelog.open(tmp_path, mode="r") as seen:
+            for one in (partition, seen["t"][0]):
+                assert [record.value for record in one.records()] == [b"kept", b"undecided"]
+                assert [record.value for record in one.records(isolation="read_committed")] == [b"kept"]
+                assert one.read_arrow(0, isolation="read_uncommitted").num_rows == 2
+                assert one.read_arrow(0, isolation="read_committed").num_rows == 1
+                with pytest.raises(InvalidInputError, match="read_uncommitted or read_committed, not 'all'"):
+                    one.read(0, isolation="all")

@@ -79,12 +79,12 @@ def test_many_threads_change_a_store(tmp_path: Path, mixed: bool) -> None:
         at_once(works)
         assert not store.offline_roots
         assert not store.offline_partitions
-        ends = {one.topic_partition: one.log_end_offset for one in store}
+        ends = {one.topic_partition: one.log_end_offset for one in store.partitions}
     for root in roots:
         assert (root / ".kafka_cleanshutdown").exists()
         assert not list(root.glob("*.tmp"))
     with tidelog.open(roots, background=False) as store:
-        assert {one.topic_partition: one.log_end_offset for one in store} == ends
+        assert {one.topic_partition: one.log_end_offset for one in store.partitions} == ends
 
 
 def _quietly(work: Callable[[], object]) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
+import zlib
 from pathlib import Path
 
 import pytest
@@ -17,9 +21,11 @@ from tests.manager.publishing import (
 )
 from tidelog.errors import InvalidIndexError, LogError
 from tidelog.manager.publishing.committing import sweep_staging
+from tidelog.manager.publishing.mark import begin_staging
 from tidelog.records import Record
 from tidelog.storage import LOCAL
 from tidelog.storage.metadata import format_id
+from tidelog.storage.processes import identify, is_gone, owner
 from tidelog.storage.write_journal import (
     JOURNAL_FILE,
     PendingPartition,
@@ -28,6 +34,7 @@ from tidelog.storage.write_journal import (
     format_journal,
     parse_journal,
     read_journal,
+    remembered,
     write_journal,
 )
 from tidelog.types import TopicPartition
@@ -90,3 +97,74 @@ def test_what_dead_writers_left_is_swept_and_the_living_stay(tmp_path: Path) -> 
         LOCAL.set_mtime(path, NOW)
     assert sweep_staging(str(tmp_path), int(time.time() * 1000)) == [str(tmp_path / "dead")]
     assert [path.name for path in tmp_path.iterdir()] == ["living"]
+
+
+DAY_MS = 24 * 60 * 60 * 1000
+
+
+def test_queries_are_remembered_for_thirty_days_and_ledgers_for_good() -> None:
+    old, young = NOW - 31 * DAY_MS, NOW - 29 * DAY_MS
+    journal = WriteJournal(
+        9,
+        {"old": 4, "young": 2, "untimed": 7, "ingest 8c5f": 3},
+        published={"old": old, "young": young, "ingest 8c5f": old},
+    )
+    kept = remembered(journal, NOW)
+    assert kept.committed == {"young": 2, "untimed": 7, "ingest 8c5f": 3}
+    assert kept.published["untimed"] == NOW
+    assert remembered(kept, NOW + 29 * DAY_MS).committed == {"untimed": 7, "ingest 8c5f": 3}
+    assert remembered(kept, NOW + 31 * DAY_MS).committed == {"ingest 8c5f": 3}
+    assert parse_journal(format_journal(kept), "journal") == kept
+
+
+def test_at_most_so_many_queries_are_remembered_the_newest_first() -> None:
+    committed = {f"q{n}": n for n in range(100_010)} | {"ingest a": 1}
+    journal = WriteJournal(
+        1, committed, published={f"q{n}": NOW + n for n in range(100_010)} | {"ingest a": 0}
+    )
+    kept = remembered(journal, NOW + 100_010)
+    assert len(kept.committed) == 100_000
+    assert "ingest a" in kept.committed
+    assert "q100009" in kept.committed
+    assert "q10" not in kept.committed
+    assert len(format_journal(kept)) < 10 << 20
+
+
+def test_a_journal_of_an_older_release_has_no_times() -> None:
+    body = '{"sequence":7,"committed":{"q":3},"pending":null,"root":"r"}'
+    data = f"1\n{zlib.crc32(body.encode()):08x}\n{body}\n".encode()
+    journal = parse_journal(data, "journal")
+    assert journal.has("q", 3)
+    assert remembered(journal, NOW).published == {"q": NOW}
+
+
+def test_what_a_process_that_is_gone_left_is_swept_at_once(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        staging = tmp_path / "staging"
+        identity = identify(process.pid)
+        begin_staging(LOCAL, str(staging / "theirs"), identity)
+        begin_staging(LOCAL, str(staging / "ours"), identify(os.getpid()))
+        begin_staging(LOCAL, str(staging / "unknown"))
+        begin_staging(LOCAL, str(staging / "elsewhere"), f"other-boot {identity.partition(' ')[2]}")
+        stage(LOCAL, str(staging / "theirs"), "task", tasks()[0], {"t": 2})
+        now = int(time.time() * 1000)
+        assert not is_gone(identity)
+        assert sweep_staging(str(staging), now) == []
+        process.stdin.close()
+        process.wait()
+        assert is_gone(identity)
+        assert sweep_staging(str(staging), now) == [str(staging / "theirs")]
+    assert sorted(path.name for path in staging.iterdir()) == ["elsewhere", "ours", "unknown"]
+
+
+@pytest.mark.parametrize("identity", ["", "x", "a b c d", "a b 1", "\0", "a b -1 5", "9" * 30])
+def test_what_names_no_process_of_this_machine_is_never_gone(identity: str) -> None:
+    assert not is_gone(identity)
+
+
+def test_an_id_that_was_given_again_is_another_process() -> None:
+    here, _, start = identify(os.getpid()).rpartition(" ")
+    assert not is_gone(f"{here} {start}")
+    assert is_gone(f"{here} {int(start) + 1}")
+    assert owner().split()[:2] == here.split()[:2]

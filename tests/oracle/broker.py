@@ -27,7 +27,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.oracle.jars import OracleError, Programs
 
-__all__ = ["QUICK_JVM", "STOCK_JVM", "Broker", "run_broker"]
+__all__ = ["QUICK_JVM", "STOCK_JVM", "Broker", "run_broker", "run_cluster"]
 
 START_LIMIT_S = 90.0
 STOP_LIMIT_S = 60.0
@@ -112,20 +112,73 @@ def run_broker(
         properties = Path(scratch, "server.properties")
         properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         expected = _prepare(programs, root, properties, adopt)
-        log_path = Path(scratch, "broker.log")
-        options = (*jvm, "-Dorg.slf4j.simpleLogger.defaultLogLevel=info")
-        command = programs.command("tidelog.oracle.Broker", [str(properties)], options)
-        with log_path.open("wb") as log:
-            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT)
-        broker = Broker(f"127.0.0.1:{port}", root, log_path, process)
+        broker = _launch(programs, properties, port, root, jvm)
         try:
             _await_leaders(broker, expected)
             yield broker
             broker.stop()
         finally:
-            broker.kill()
-            if process.stdin is not None:
-                process.stdin.close()
+            _end(broker)
+
+
+@contextlib.contextmanager
+def run_cluster(
+    programs: Programs,
+    nodes: Sequence[Sequence[Path]],
+    *,
+    config: Mapping[str, object],
+    jvm: Sequence[str] = ("-Xmx400m", "-XX:TieredStopAtLevel=1"),
+) -> Iterator[list[Broker]]:
+    """Starts one broker for each list of disks, all of them controllers, too; yields them when all are up.
+
+    The first disk of each has the metadata log. They are stopped in the order of the list, but the last of
+    several is killed: by itself it has no quorum to take leave of.
+    """
+    ports = _free_ports(2 * len(nodes))
+    voters = ",".join(f"{n}@127.0.0.1:{port}" for n, port in enumerate(ports[len(nodes) :], 1))
+    brokers: list[Broker] = []
+    with tempfile.TemporaryDirectory(prefix="cluster-") as scratch:
+        try:
+            for node, (disks, port) in enumerate(zip(nodes, ports, strict=False), 1):
+                controller = f"CONTROLLER://127.0.0.1:{ports[len(nodes) + node - 1]}"
+                settings = SETTINGS | {
+                    "node.id": str(node),
+                    "controller.quorum.voters": voters,
+                    "listeners": f"PLAINTEXT://127.0.0.1:{port},{controller}",
+                    "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+                    "log.dirs": ",".join(map(str, disks)),
+                }
+                settings |= {key: str(value) for key, value in config.items()}
+                place = Path(scratch, str(node))
+                place.mkdir()
+                properties = place / "server.properties"
+                properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+                _prepare(programs, disks[0], properties, adopt=False)
+                brokers.append(_launch(programs, properties, port, disks[0], jvm))
+            for broker in brokers:
+                _await_leaders(broker, set(), brokers=len(brokers))
+            yield brokers
+            for broker in brokers[:-1] or brokers:
+                broker.stop()
+        finally:
+            for broker in brokers:
+                _end(broker)
+
+
+def _launch(programs: Programs, properties: Path, port: int, root: Path, jvm: Sequence[str]) -> Broker:
+    """Starts the process; its log is beside its properties."""
+    log_path = properties.with_name("broker.log")
+    options = (*jvm, "-Dorg.slf4j.simpleLogger.defaultLogLevel=info")
+    command = programs.command("tidelog.oracle.Broker", [str(properties)], options)
+    with log_path.open("wb") as log:
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT)
+    return Broker(f"127.0.0.1:{port}", root, log_path, process)
+
+
+def _end(broker: Broker) -> None:
+    broker.kill()
+    if broker.process.stdin is not None:
+        broker.process.stdin.close()
 
 
 def _prepare(programs: Programs, root: Path, properties: Path, adopt: bool) -> set[str]:
@@ -146,7 +199,7 @@ def _prepare(programs: Programs, root: Path, properties: Path, adopt: bool) -> s
     return {line["partition"] for line in adopted}
 
 
-def _await_leaders(broker: Broker, expected: set[str]) -> None:
+def _await_leaders(broker: Broker, expected: set[str], brokers: int = 1) -> None:
     deadline = time.monotonic() + START_LIMIT_S
     admin = AdminClient({"bootstrap.servers": broker.address, "log_level": 0})
     while True:
@@ -161,7 +214,7 @@ def _await_leaders(broker: Broker, expected: set[str]) -> None:
                 for name, topic in cluster.topics.items()
                 for number, partition in topic.partitions.items()
             }
-            if cluster.brokers and expected <= partitions.keys() and all(partitions.values()):
+            if len(cluster.brokers) >= brokers and expected <= partitions.keys() and all(partitions.values()):
                 return
         time.sleep(0.1)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import shutil
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.oracle.broker import QUICK_JVM, Broker, run_broker
+from tests.oracle.broker import QUICK_JVM, Broker, run_broker, run_cluster
 from tests.oracle.jars import Kafka, Programs
 
 __all__ = ["Oracle"]
@@ -46,6 +47,35 @@ class Oracle:
         return self.programs.ask(
             "tidelog.oracle.Decode", {"files": [str(Path(log).absolute()) for log in logs]}
         )
+
+    def coordinator_records(
+        self,
+        groups: Sequence[tuple[bytes, bytes | None]] = (),
+        transactions: Sequence[bytes] = (),
+    ) -> tuple[list[tuple[bytes, bytes | None]], list[bytes]]:
+        """Records of `__consumer_offsets` and values of `__transaction_state`, read and written by Kafka."""
+
+        def text(data: bytes | None) -> str | None:
+            return None if data is None else base64.b64encode(data).decode()
+
+        def data(text: str | None) -> bytes | None:
+            return None if text is None else base64.b64decode(text)
+
+        answers = self.programs.ask(
+            "tidelog.oracle.CoordinatorRecords",
+            {
+                "groups": [[text(key), text(value)] for key, value in groups],
+                "transactions": [text(value) for value in transactions],
+            },
+        )
+        pairs = [(data(each.get("key")) or b"", data(each["value"])) for each in answers]
+        return pairs[: len(groups)], [value or b"" for _, value in pairs[len(groups) :]]
+
+    def metadata_hash(self, topics: Sequence[tuple[str, str, int]]) -> int:
+        """The hash that a consumer group keeps of topics: name, id as Kafka prints it, partitions."""
+        told = [{"name": name, "id": topic_id, "partitions": count} for name, topic_id, count in topics]
+        (answer,) = self.programs.ask("tidelog.oracle.CoordinatorRecords", {"topics": told})
+        return int(answer["hash"])
 
     def decode_bytes(self, data: bytes | bytearray | memoryview) -> Answers:
         """Like `decode`, of batches in memory."""
@@ -196,3 +226,9 @@ class Oracle:
     ) -> AbstractContextManager[Broker]:
         """A single-node Kafka broker on the log directory `root` itself (not a copy); see `run_broker`."""
         return run_broker(self.programs, Path(root).absolute(), adopt=adopt, config=config or {}, jvm=jvm)
+
+    def cluster(
+        self, nodes: Sequence[Sequence[Path]], *, config: Mapping[str, object] | None = None
+    ) -> AbstractContextManager[list[Broker]]:
+        """A broker for each list of disks, in one cluster, on the disks themselves; see `run_cluster`."""
+        return run_cluster(self.programs, nodes, config=config or {})

@@ -31,7 +31,7 @@ SETTINGS = {
 
 def require_spark() -> None:
     """Skip where Spark cannot be had, or fail if CI says so."""
-    from tidelog.spark.sessions import require_java, require_pyspark
+    from tidelog.spark.runtime.sessions import require_java, require_pyspark
 
     try:
         require_pyspark()
@@ -85,7 +85,7 @@ def source(spark: SparkSession) -> Source:
 def direct(path: Any, schema: StructType | None = None, **options: Any) -> pa.Table:
     """What the source answers, asked without Spark, which takes seconds for a query."""
     pytest.importorskip("pyspark")
-    from tidelog.spark.source import TidelogSource
+    from tidelog.spark.source.data_source import TidelogSource
 
     texts = {name.replace("__", "."): str(value) for name, value in options.items()}
     made = TidelogSource(texts | {"path": str(path)})

@@ -6,7 +6,7 @@ import sys
 
 import tidelog.spark
 from tests.spark.conftest import SETTINGS
-from tidelog.spark.parquet import ParquetSettings
+from tidelog.spark.exporting.parquet import ParquetSettings
 
 
 def main(log: str, target: str) -> None:

@@ -311,7 +311,7 @@ def test_sql(spark: SparkSession, source: Source) -> None:
 
 
 def test_streams_refuse_what_is_not_for_them() -> None:
-    from tidelog.spark.options import SourceOptions
+    from tidelog.spark.source.options import SourceOptions
 
     options = SourceOptions.parse({"path": "/a", "endingOffsets": "latest"})
     with pytest.raises(InvalidInputError, match="option endingOffsets: not valid in a streaming query"):

@@ -18,7 +18,7 @@ from tidelog.cli.app import app
 from tidelog.errors import InvalidInputError, LogLockedError
 from tidelog.manager.upkeep.reindexing import reindex
 from tidelog.manager.verification import Finding, verify_partition, verify_root
-from tidelog.spark import jobs
+from tidelog.spark.runtime import jobs
 from tidelog.storage import LOCAL
 from tidelog.storage.lock import RootLock
 
@@ -137,10 +137,7 @@ def test_bad_places_are_refused(spark: SparkSession, tmp_path: Path) -> None:
         tidelog.spark.reindex(spark, root)
 
 
-def test_the_commands_take_a_master(
-    spark: SparkSession, damaged: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(type(spark), "stop", lambda self: None)  # the session is everybody's
+def test_the_commands_take_a_master(spark: SparkSession, damaged: Path) -> None:
     for command in (["verify"], ["reindex", "--dry-run"]):
         lines = []
         for more in ([], ["--spark", "local[2]"]):

@@ -148,7 +148,7 @@ def cluster(worker_python: Path, tmp_path_factory: pytest.TempPathFactory) -> It
 
     home = Path(pyspark.__file__).parent
     work = tmp_path_factory.mktemp("work")
-    port, web_port = _free_ports()
+    port, web_port = free_ports()
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment |= {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m"}
     master = f"spark://127.0.0.1:{port}"
@@ -193,7 +193,7 @@ def cluster(worker_python: Path, tmp_path_factory: pytest.TempPathFactory) -> It
 
 SCRIPT = """
 import json, sys, time
-import tidelog.spark, tidelog.spark.jobs
+import tidelog.spark, tidelog.spark.runtime.jobs
 master, settings, golden, log, out = sys.argv[1], json.loads(sys.argv[2]), *sys.argv[3:6]
 spark = tidelog.spark.session(master, config=settings)
 spark.sparkContext.setLogLevel("OFF")
@@ -209,7 +209,7 @@ modules = spark.range(0, 8, 1, 8).mapInArrow(module, "file string").distinct().c
 print("exporting", flush=True)
 report = tidelog.spark.export(spark, log, out, value_format="string").collect()
 profiled = tidelog.spark.profile(spark, log).selectExpr("sum(records) AS n").first().n
-tidelog.spark.jobs._MIN_SHARE_BYTES = 1  # several tasks for little data
+tidelog.spark.runtime.jobs._MIN_SHARE_BYTES = 1  # several tasks for little data
 print("verifying", flush=True)
 found = [tidelog.spark.verify(spark, log, piece_bytes=5000).collect() for _ in range(3)]
 rebuilt = tidelog.spark.reindex(spark, log, piece_bytes=2000).collect()
@@ -270,7 +270,8 @@ def test_a_cluster_reads_exports_and_verifies_though_executors_die(cluster: Clus
     assert sorted(map(int, values)) == list(range(number))
 
 
-def _free_ports() -> tuple[int, int]:
+def free_ports() -> tuple[int, int]:
+    """Two ports that nobody uses."""
     with socket.socket() as one, socket.socket() as two:
         for each in (one, two):
             each.bind(("127.0.0.1", 0))

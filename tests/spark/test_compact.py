@@ -29,7 +29,7 @@ def make_root(root: Path) -> None:
         store.create_topic("a", 3, COMPACTED)
         store.create_topic("b", 1, COMPACTED)
         store.create_topic("plain", 1, {"internal.segment.bytes": 4000, "retention.ms": -1})
-        for partition in store:
+        for partition in store.partitions:
             for start in range(0, 900, 30):
                 partition.append(
                     [
@@ -171,7 +171,7 @@ def make_old(root: Path) -> None:
     with tidelog.open(root) as store:
         store.create_topic("old", 3, {"internal.segment.bytes": 2000, "retention.bytes": 5000})
         store.create_topic("kept", 1, {"internal.segment.bytes": 2000, "retention.ms": -1})
-        for partition in store:
+        for partition in store.partitions:
             for start in range(0, 200, 10):
                 partition.append(
                     [Record(b"v" * 40, b"k", timestamp=1000 * n) for n in range(start, start + 10)]

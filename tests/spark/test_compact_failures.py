@@ -147,7 +147,7 @@ def test_many_small_partitions_share_tasks(spark: SparkSession, tmp_path: Path) 
     """Forty partitions, two tasks."""
     with tidelog.open(tmp_path / "local") as store:
         store.create_topic("t", 40, COMPACTED)
-        for partition in store:
+        for partition in store.partitions:
             for _ in range(3):
                 partition.append([Record(b"value", b"key", timestamp=NOW)])
     shutil.copytree(tmp_path / "local", tmp_path / "spark")

@@ -20,8 +20,8 @@ from tests.segment.crafting import batch
 from tests.spark.in_process import distributed
 from tidelog.cleanup.cleaner import clean_by
 from tidelog.cleanup.offset_map import OffsetMap
-from tidelog.cleanup.passes import LocalPasses
 from tidelog.cleanup.progress import Steps
+from tidelog.cleanup.rounds import LocalPasses
 from tidelog.cleanup.splitting import splitting
 from tidelog.config import LogConfig
 from tidelog.errors import CorruptRecordError

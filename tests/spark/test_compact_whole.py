@@ -24,7 +24,7 @@ from tidelog.log import Log
 from tidelog.manager.store.partition import Partition
 from tidelog.records import Record, encode_records
 from tidelog.spark.compaction.whole import WholeDone, WholeSplit, WholeWork, put_in_place
-from tidelog.spark.jobs import Bin
+from tidelog.spark.runtime.jobs import Bin
 from tidelog.storage import LOCAL
 from tidelog.types import TopicPartition
 

@@ -165,11 +165,11 @@ def test_a_task_that_is_tried_again_leaves_nothing_behind(spark: SparkSession, t
     from tidelog.scanning.partitions import find_partitions
     from tidelog.scanning.ranges import OffsetRange
     from tidelog.scanning.splits import plan_splits
-    from tidelog.spark.exporting import ExportWork
-    from tidelog.spark.jobs import Bin
-    from tidelog.spark.parquet import ParquetSettings
-    from tidelog.spark.targets import Done, ExportTarget, StagedFile
-    from tidelog.spark.values import ValueDecoder
+    from tidelog.spark.exporting.directory import Done, ExportTarget, StagedFile
+    from tidelog.spark.exporting.job import ExportWork
+    from tidelog.spark.exporting.parquet import ParquetSettings
+    from tidelog.spark.exporting.values import ValueDecoder
+    from tidelog.spark.runtime.jobs import Bin
 
     (partition,) = find_partitions(CLEAN / "golden-none-0")
     (split,) = plan_splits([OffsetRange(partition, 0, 1560)])

@@ -52,7 +52,7 @@ class Lake:
 
     def schema(self) -> Any:
         kept = json.loads((self.target / "_tidelog/export.json").read_bytes())
-        from tidelog.spark.schema_evolution import from_text
+        from tidelog.spark.exporting.schema_evolution import from_text
 
         return from_text(kept["schemas"]["t"])
 
@@ -85,7 +85,7 @@ def test_a_field_first_seen_later_is_kept_whole_or_widens_the_schema(lake: Lake)
 
 
 def test_a_wider_type_reaches_the_files_that_are_there(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tidelog.spark.targets import ExportTarget
+    from tidelog.spark.exporting.directory import ExportTarget
 
     lake.append(b'{"a":1,"n":null}', b'{"a":2}')
     assert lake.export(evolve=True) == 0

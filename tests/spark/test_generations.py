@@ -17,13 +17,14 @@ from tests.spark.writer import LogWriter
 from tidelog.errors import DataLossError
 from tidelog.records import Record
 from tidelog.scanning.partitions import find_partitions
-from tidelog.spark.batch import plan_batch, read_part
-from tidelog.spark.exporting import plan_export
-from tidelog.spark.generations import decode_ids, encode_ids, topic_id_at
-from tidelog.spark.options import SourceOptions
-from tidelog.spark.schemas import Wanted, source_schema
-from tidelog.spark.streaming import decode_offset
-from tidelog.spark.targets import Done
+from tidelog.spark.exporting.directory import Done
+from tidelog.spark.exporting.job import plan_export
+from tidelog.spark.source import batch
+from tidelog.spark.source.batch import plan_batch, read_part
+from tidelog.spark.source.options import SourceOptions
+from tidelog.spark.source.schemas import Wanted, source_schema
+from tidelog.spark.source.streaming import decode_offset
+from tidelog.spark.source.topic_ids import decode_ids, encode_ids, topic_id_at
 from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -167,7 +168,8 @@ class TestStreams:
             stream.partitions(start, end)
 
 
-def test_a_batch_read_does_not_mix_two_topics(tmp_path: Path) -> None:
+def test_a_batch_read_does_not_mix_two_topics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch, "_FEW_ROWS", 1)  # small batches come one by one
     create(tmp_path, 10, "old")
     options = SourceOptions.parse({"path": str(tmp_path)})
     (part,) = plan_batch(options)

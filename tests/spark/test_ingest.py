@@ -24,8 +24,8 @@ from tests.manager.publishing import contents
 from tests.spark.conftest import Source, rows
 from tidelog.errors import InvalidInputError, LogLockedError
 from tidelog.spark import Columns, FileSource
-from tidelog.spark.file_ingesting import FileIngest
-from tidelog.spark.ledger import Ledger, SourceFile, hold
+from tidelog.spark.ingesting.files import FileIngest, ordered_runs
+from tidelog.spark.ingesting.ledger import Ledger, SourceFile, hold
 from tidelog.storage import LOCAL
 from tidelog.storage.write_journal import read_journal
 
@@ -157,6 +157,37 @@ def test_other_files_are_taken_once_too(
     assert [row["value"] for row in rows(source(tmp_path / "root"))] == [b"v0", b"v1", b"v2"]
 
 
+@pytest.mark.parametrize("format_name", ["json", "csv"])
+def test_the_order_of_files_is_the_order_of_records(
+    spark: SparkSession, tmp_path: Path, format_name: str
+) -> None:
+    """Spark alone would read the largest first."""
+    (tmp_path / "in").mkdir()
+    first = 0
+    for number, count in enumerate((3, 40, 40, 7, 200, 1)):
+        lines = ('{{"value":"{:06}"}}\n' if format_name == "json" else "{:06}\n").format
+        path = tmp_path / "in" / f"{9 - number}.{format_name}"
+        path.write_text("".join(map(lines, range(first, first + count))))
+        os.utime(path, (number, number))
+        first += count
+    columns = Columns(value="_c0") if format_name == "csv" else Columns(value="value")
+    files = FileSource(format_name, str(tmp_path / "in"))
+    tidelog.spark.ingest(spark, files, tmp_path / "root", topic="t", columns=columns)
+    with tidelog.open(tmp_path / "root") as store:
+        (values,) = contents(store).values()
+    assert [int(value) for value in values] == list(range(first))
+
+
+def test_runs_of_files_that_spark_keeps_in_order() -> None:
+    def runs(*sizes: int) -> list[list[int]]:
+        files = [SourceFile(f"f{n}", size, n) for n, size in enumerate(sizes)]
+        return [[one.size for one in run] for run in ordered_runs(files, 100)]
+
+    assert runs() == []
+    assert runs(5, 4, 3, 3, 9, 1) == [[5, 4, 3], [3], [9, 1]]
+    assert runs(200, 100, 99, 101, 3) == [[200], [100, 99], [101], [3]]
+
+
 def test_partition_columns_of_a_path_are_columns(spark: SparkSession, source: Source, tmp_path: Path) -> None:
     for topic in ("one", "two"):
         write_parquet(tmp_path / "in" / f"topic={topic}" / "a.parquet", 0, 3)
@@ -220,7 +251,7 @@ def test_the_command_says_what_it_wrote(tmp_path: Path) -> None:
     lines = [json.loads(line) for line in written[0].stdout.splitlines()]
     assert sum(line["records"] for line in lines if "records" in line) == 100
     with tidelog.open(tmp_path / "root") as store:
-        assert sum(partition.log_end_offset for partition in store) == 100
+        assert sum(partition.log_end_offset for partition in store.partitions) == 100
 
 
 KILLED = """
@@ -237,9 +268,14 @@ tidelog.spark.ingest(spark, FileSource("parquet", source), root, topic="t", name
 """
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("value", ["name", "concat(name, '')"], ids=["by-tasks", "by-spark"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param("name", id="by-tasks", marks=pytest.mark.slow),
+        pytest.param("concat(name, '')", id="by-spark", marks=pytest.mark.soak),
+    ],
+)
 def test_an_ingest_killed_at_random_takes_every_row_once(tmp_path: Path, value: str) -> None:
     """The whole family of processes at once, in the middle of a batch, again and again."""
     files, ledger = 12, tmp_path / ".tidelog-ingest" / "x"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tidelog.errors import InvalidIndexError, LogLockedError
-from tidelog.spark.ledger import Ledger, SourceFile, hold, is_ledger
+from tidelog.spark.ingesting.ledger import Ledger, SourceFile, hold, is_ledger
 from tidelog.testing.crash import CrashFileSystem
 
 FILES = [SourceFile(f"file:///in/{name}.parquet", 10, time) for name, time in (("b", 1), ("a", 2), ("c", 1))]

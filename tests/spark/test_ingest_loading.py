@@ -16,11 +16,11 @@ import tidelog.spark
 from tests.spark.conftest import Source, rows
 from tidelog.errors import InvalidInputError
 from tidelog.spark import Columns, FileSource
-from tidelog.spark.jobs import Bin, pack
-from tidelog.spark.ledger import SourceFile
-from tidelog.spark.loading import LoadPlan, LoadWork, RowGroup, local_file, plan_load
-from tidelog.spark.sink_options import SinkOptions
-from tidelog.spark.writing import Writing, begin_staging
+from tidelog.spark.ingesting.ledger import SourceFile
+from tidelog.spark.ingesting.parquet import LoadPlan, LoadWork, RowGroup, local_file, plan_load
+from tidelog.spark.runtime.jobs import Bin, pack
+from tidelog.spark.sink.options import SinkOptions
+from tidelog.spark.sink.writing import Writing, begin_staging
 from tidelog.storage import LOCAL
 
 if TYPE_CHECKING:

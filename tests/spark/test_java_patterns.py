@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tidelog.spark.java_patterns import java_pattern
+from tidelog.spark.source.java_patterns import java_pattern
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tidelog.errors import DataLossError
-from tidelog.spark.jobs import ours, run_job
-from tidelog.spark.retaining import RETENTION_SCHEMA, RetentionWork, RootSplit
+from tidelog.spark.runtime.jobs import ours, run_job
+from tidelog.spark.upkeep.retention import RETENTION_SCHEMA, RetentionWork, RootSplit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

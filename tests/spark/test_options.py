@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from tidelog.errors import InvalidInputError
-from tidelog.spark.options import (
+from tidelog.spark.source.options import (
     EARLIEST,
     LATEST,
     Assigned,

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tidelog
-from tidelog.spark.sink_options import SinkOptions
-from tidelog.spark.writing import Writing, begin_staging
+from tidelog.spark.sink.options import SinkOptions
+from tidelog.spark.sink.writing import Writing, begin_staging
 from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:

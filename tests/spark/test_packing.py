@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tidelog.scanning.splits import Split
 from tidelog.scanning.tasks import ScanTask
-from tidelog.spark.packing import pack_splits, split_cost
+from tidelog.spark.runtime.packing import pack_splits, split_cost
 
 MB = 1 << 20
 
@@ -19,7 +19,7 @@ def split(number: int, size: int, records: int = 1, url: str = "/root") -> Split
 
 def test_two_thousand_small_ones_make_a_few_tasks() -> None:
     packed = pack_splits([split(n, 100) for n in range(2000)], max_bytes=64 * MB)
-    assert 20 <= len(packed) <= 40
+    assert 10 <= len(packed) <= 20
     remote = pack_splits([split(n, 100, url="s3://bucket") for n in range(2000)], max_bytes=64 * MB)
     assert len(remote) > len(packed) - 10
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tidelog.spark.parquet import NO_DATE, DatedFiles, ParquetSettings, WrittenFile
-from tidelog.spark.places import DirectoryPlace
+from tidelog.spark.exporting.parquet import NO_DATE, DatedFiles, ParquetSettings, WrittenFile
+from tidelog.spark.exporting.storage import DirectoryPlace
 
 SCHEMA = pa.schema(
     [("value", pa.binary()), ("offset", pa.int64()), ("timestamp", pa.timestamp("us", tz="UTC"))]
@@ -48,7 +48,7 @@ def test_rows_go_to_the_files_of_their_dates(tmp_path: Path) -> None:
 
 
 def test_times_before_1970() -> None:
-    from tidelog.spark.parquet import _by_date
+    from tidelog.spark.exporting.parquet import _by_date
 
     early = batch(0, [datetime(1969, 12, 31, 23, 59, 59, 999000, tzinfo=UTC)])
     assert [date for date, _ in _by_date(early)] == ["1969-12-31"]

@@ -40,8 +40,8 @@ def exported(tmp_path: Path) -> int:
 
 
 def test_steps_run_once_and_again_when_there_is_something_new(spark: SparkSession, tmp_path: Path) -> None:
-    from tidelog.spark.pipeline import plan_pipeline, run_pipeline
-    from tidelog.spark.pipeline_config import read_config
+    from tidelog.spark.pipeline.config import read_config
+    from tidelog.spark.pipeline.run import plan_pipeline, run_pipeline
 
     write_input(tmp_path, 0, 100)
     (tmp_path / "p.yaml").write_text(CONFIG)
@@ -58,7 +58,7 @@ def test_steps_run_once_and_again_when_there_is_something_new(spark: SparkSessio
     assert [one.status for one in third] == ["done"] * 4
     assert "50 records" in third[0].detail
     with tidelog.open(tmp_path / "root") as store:
-        assert sum(partition.log_end_offset for partition in store) == 150
+        assert sum(partition.log_end_offset for partition in store.partitions) == 150
     changed = CONFIG.replace("to: out", "to: elsewhere")
     (tmp_path / "p.yaml").write_text(changed)
     again = run_pipeline(lambda: spark, read_config(tmp_path / "p.yaml"))
@@ -66,8 +66,8 @@ def test_steps_run_once_and_again_when_there_is_something_new(spark: SparkSessio
 
 
 def test_damage_ends_a_pipeline_and_the_next_run_goes_on_there(spark: SparkSession, tmp_path: Path) -> None:
-    from tidelog.spark.pipeline import run_pipeline
-    from tidelog.spark.pipeline_config import read_config
+    from tidelog.spark.pipeline.config import read_config
+    from tidelog.spark.pipeline.run import run_pipeline
 
     write_input(tmp_path, 0, 100)
     (tmp_path / "p.yaml").write_text(CONFIG)
@@ -108,7 +108,7 @@ def test_damage_ends_a_pipeline_and_the_next_run_goes_on_there(spark: SparkSessi
 def test_a_bad_config_is_refused_before_anything_starts(
     tmp_path: Path, change: tuple[str, str], words: str
 ) -> None:
-    from tidelog.spark.pipeline_config import read_config
+    from tidelog.spark.pipeline.config import read_config
 
     write_input(tmp_path, 0, 1)
     (tmp_path / "p.yaml").write_text(CONFIG.replace(*change, 1))

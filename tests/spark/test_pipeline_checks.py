@@ -14,9 +14,9 @@ from tidelog.errors import InvalidInputError
 
 pytest.importorskip("pyspark")
 
-from tidelog.spark.pipeline import plan_pipeline
-from tidelog.spark.pipeline_checks import check_steps, check_topics, needs_spark
-from tidelog.spark.pipeline_config import PipelineConfig, read_config
+from tidelog.spark.pipeline.checks import check_steps, check_topics, needs_spark
+from tidelog.spark.pipeline.config import PipelineConfig, read_config
+from tidelog.spark.pipeline.run import plan_pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,8 +18,8 @@ from tidelog.records import Record
 
 pytest.importorskip("pyspark")
 
-from tidelog.spark import pipeline
-from tidelog.spark.pipeline_config import PipelineConfig, Step, read_config
+from tidelog.spark.pipeline import run as pipeline
+from tidelog.spark.pipeline.config import PipelineConfig, Step, read_config
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

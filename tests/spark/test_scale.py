@@ -13,12 +13,12 @@ from fsspec.implementations.memory import MemoryFileSystem
 from tidelog.records import Record
 from tidelog.records.builder import encode_batches
 from tidelog.records.record import to_arrow
-from tidelog.spark.batch import plan_batch, read_part
-from tidelog.spark.exporting import export_tasks, plan_export
-from tidelog.spark.offsets import select_partitions
-from tidelog.spark.options import SourceOptions
-from tidelog.spark.schemas import Wanted, source_schema
-from tidelog.spark.targets import Done
+from tidelog.spark.exporting.directory import Done
+from tidelog.spark.exporting.job import export_tasks, plan_export
+from tidelog.spark.source.batch import plan_batch, read_part
+from tidelog.spark.source.offsets import select_partitions
+from tidelog.spark.source.options import SourceOptions
+from tidelog.spark.source.schemas import Wanted, source_schema
 
 PARTITIONS, SEGMENTS = 300, 4
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.spark.conftest import Source
 from tidelog.errors import InvalidInputError
-from tidelog.spark.session_zones import in_zone, parse_zone
+from tidelog.spark.sink.time_zones import in_zone, parse_zone
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

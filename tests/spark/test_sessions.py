@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ import pytest
 
 from tests.golden import GOLDEN
 from tests.spark.conftest import SETTINGS, require_spark
-from tidelog.spark.sessions import MissingDependencyError, require_java, require_pyspark
+from tidelog.spark.runtime.sessions import MissingDependencyError, require_java, require_pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,8 +56,8 @@ def test_workers_settle(spark: SparkSession) -> None:
     """What a worker has imported is out of the garbage collector's sight once it has a task of ours, and
     Arrow keeps its memory.
     """
-    from tidelog.spark.jobs import Task
-    from tidelog.spark.shipping import ship
+    from tidelog.spark.runtime.jobs import Task
+    from tidelog.spark.runtime.shipping import ship
 
     run = ship(Task(dict, [], pa.schema([])).of_frame)
 
@@ -196,3 +197,20 @@ def test_registering_again_is_harmless(spark: SparkSession) -> None:
     tidelog.spark.register(spark)
     tidelog.spark.register(spark)
     assert spark.read.format("tidelog").load(CLEAN).count() > 0
+
+
+QUIET = """
+import tidelog.spark
+with tidelog.spark.quiet_session("local[2]") as spark:
+    print(spark.sparkContext.parallelize(range(8), 4).map(lambda n: n + 1).sum())
+"""
+
+
+@pytest.mark.slow
+def test_a_quiet_session_ends_without_a_word(tmp_path: Path) -> None:
+    require_spark()
+    done = subprocess.run(
+        [sys.executable, "-c", QUIET], cwd=tmp_path, capture_output=True, text=True, timeout=240, check=True
+    )
+    assert done.stdout == "36\n"
+    assert not re.search("Traceback|log level|Error", done.stderr), done.stderr

@@ -15,11 +15,11 @@ from tests.scanning import expected
 from tests.spark.writer import LogWriter
 from tidelog.errors import DataLossError, InvalidInputError
 from tidelog.records.schema import Projection
-from tidelog.spark.batch import SplitPartition
-from tidelog.spark.options import SourceOptions
-from tidelog.spark.pacing import Patience, limit_offsets
-from tidelog.spark.schemas import Wanted
-from tidelog.spark.streaming import StreamReader, decode_offset, encode_offset
+from tidelog.spark.source.batch import SplitPartition
+from tidelog.spark.source.options import SourceOptions
+from tidelog.spark.source.schemas import Wanted
+from tidelog.spark.source.streaming import StreamReader, decode_offset, encode_offset
+from tidelog.spark.source.trigger_limits import Patience, limit_offsets
 from tidelog.types import TopicPartition
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)

@@ -12,8 +12,8 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from tidelog.errors import DataLossError, InvalidInputError, LogLockedError
-from tidelog.spark.places import ObjectPlace
-from tidelog.spark.targets import Done, ExportTarget, StagedFile, target_place
+from tidelog.spark.exporting.directory import Done, ExportTarget, StagedFile, target_place
+from tidelog.spark.exporting.storage import ObjectPlace
 from tidelog.types import TopicPartition
 
 A0, B0 = TopicPartition("a", 0), TopicPartition("b", 0)

@@ -33,8 +33,9 @@ def by_name(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(autouse=True)
-def everybodys_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(type(spark), "stop", lambda self: None)
+def running_session(spark: SparkSession) -> SparkSession:
+    """The session that commands find, and leave running."""
+    return spark
 
 
 @pytest.mark.parametrize(

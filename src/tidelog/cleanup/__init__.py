@@ -3,7 +3,7 @@
 retention   whole segments that are too old, too many, or below the log start
 cleaner     compaction: of each key the last value stays (docs/compaction.md); its parts are
             offset_map, mapping (first pass), grouping, aborted, filtering, rewriting, groups (second pass);
-            passes: a round, whose passes this process does or others do
+            rounds: one round of both passes, run by this process or by tasks
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ Flags = npt.NDArray[np.bool_]
 
 
 class MetData(NamedTuple):
-    """The producers whose data was met, and the marker behind it was not."""
+    """The producers whose data was met, and the marker after it was not."""
 
     committed: frozenset[int] = frozenset()
     aborted: frozenset[int] = frozenset()
@@ -125,12 +125,12 @@ class CleanedTransactions:
         if not len(concerned):
             return gone
         markers = read_markers(buffer, table, source=source, pass_over_others=True)
-        rows = table.rows[concerned]
+        some = BatchTable(table.rows[concerned])
         for index, last, producer, count, is_control in zip(
             concerned.tolist(),
-            rows[:, 3].tolist(),
-            rows[:, 9].tolist(),
-            rows[:, 12].tolist(),
+            some.last_offset.tolist(),
+            some.producer_id.tolist(),
+            some.count.tolist(),
             control[concerned].tolist(),
             strict=True,
         ):

@@ -20,9 +20,9 @@ from dataclasses import dataclass, replace
 from typing import Unpack
 
 from tidelog.cleanup.offset_map import OffsetMap
-from tidelog.cleanup.passes import LocalPasses, MappedRange, Passes, Round
 from tidelog.cleanup.progress import CleanProgress, CleanStage, Hooks, Steps
 from tidelog.cleanup.rewriting import RewriteStats
+from tidelog.cleanup.rounds import LocalPasses, MappedRange, Passes, Round
 from tidelog.errors import InvalidInputError
 from tidelog.log import Log
 

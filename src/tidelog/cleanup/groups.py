@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tidelog.cleanup.aborted import CleanedTransactions
-from tidelog.cleanup.bounded import Bounded
 from tidelog.cleanup.filtering import BatchRules
 from tidelog.cleanup.offset_map import KeyOffsets
 from tidelog.cleanup.rewriting import Rewriter, RewriteStats
+from tidelog.cleanup.segment_bounds import Bounded
 from tidelog.config import LogConfig
 from tidelog.segment import ActiveSegment, SealedSegment, Segment
 from tidelog.storage import Directory

@@ -1,8 +1,8 @@
 """Compaction's first pass: the last offset of each key of the dirty part, into an offset map.
 
-Segment after segment, batch after batch, until the part ends or the map is full. Aborted data and markers
-are passed over. The work is done by a kernel on runs of batches; nothing here is done per record, and nothing
-per batch unless it is compressed in a way that no kernel knows.
+Segment after segment, batch after batch, until the part ends or the map is full. Aborted data and markers are
+skipped. The work is done by a kernel on runs of batches; nothing here is done per record, and nothing per
+batch unless it is compressed in a way that no kernel knows.
 
 How far the map tells (`OffsetMap.latest_offset`) is where the second pass may judge records; a segment that
 was gone through counts up to where the next one begins, holes included.
@@ -17,11 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelog.cleanup.aborted import CleanedTransactions
-from tidelog.cleanup.bounded import Bounded
 from tidelog.cleanup.offset_map import OffsetMap
+from tidelog.cleanup.segment_bounds import Bounded
 from tidelog.cleanup.unpacking import Unpacker, runs
 from tidelog.kernels.mapping import Mapper
-from tidelog.records.batches import BatchTable
+from tidelog.records.batches import BatchTable, Column
 from tidelog.records.faults import Fault
 
 __all__ = ["MappedKeys", "map_keys", "map_segments", "walk"]
@@ -76,7 +76,7 @@ def walk(one: Bounded, transactions: CleanedTransactions, end_offset: int) -> No
 
 
 def _begin(one: Bounded, offset: int) -> int:
-    """Where the batch of an offset begins; the segment's end behind the last."""
+    """Where the batch of an offset begins; the segment's end after the last."""
     if offset >= one.end:
         return one.segment.size
     found = one.segment.translate_offset(offset)
@@ -133,7 +133,7 @@ def _map_run(
             continue
         if fault in (Fault.UNUSUAL, Fault.SCRATCH_FULL):
             payload, row = unpacker.unpack(table.rows[mapper.batches])
-            offset_map.make_room(int(row[12]))
+            offset_map.make_room(int(row[Column.COUNT]))
             fault = mapper.take(payload, row)
         if fault == Fault.NO_ROOM:
             offset_map.make_room(int(table.count[mapper.batches]))

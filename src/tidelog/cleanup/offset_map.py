@@ -122,7 +122,7 @@ class OffsetMap:
         return self.kernel.find_key(key)
 
     def put(self, key: Buffer, offset: int) -> None:
-        """Note a key's offset; a later one that is there stays. InvalidInputError where it is full."""
+        """Note a key's offset; a later one that is there stays. InvalidInputError if it is full."""
         if offset < 0:
             raise InvalidInputError(f"{offset} is no offset")
         if self.is_full and self.get(key) < 0:
@@ -165,7 +165,7 @@ class OffsetMap:
     def merge(self, data: Buffer) -> None:
         """Add the entries of another map's `to_bytes`; the later offset of a key stays.
 
-        InvalidInputError where the maps have another hash key, or the entries do not fit.
+        InvalidInputError if the maps have another hash key, or the entries do not fit.
         """
         hash_key, _, latest, entries = _entries(data)
         if hash_key != self.hash_key:
@@ -192,7 +192,7 @@ class FrozenMap:
 
 
 def _unpack(data: Buffer, magic: bytes = _MAGIC) -> tuple[bytes, int, int, int, npt.NDArray[np.int64]]:
-    """Hash key, slots, latest offset, number of entries; and what stands behind the header."""
+    """Hash key, slots, latest offset, number of entries; and what stands after the header."""
     view = memoryview(data).cast("B")
     if len(view) < _HEADER.size:
         raise InvalidInputError(f"an offset map has at least {_HEADER.size} bytes, not {len(view)}")

@@ -1,6 +1,6 @@
 """Retention: which of the oldest segments go, and why.
 
-Three passes over what the one before has left, each from the oldest segment to the first that stays:
+Three skips what the one before has left, each from the oldest segment to the first that stays:
 
 1. log start   the next segment begins at or below the log start offset; done for every cleanup policy
 2. size        without it the log still has `retention.bytes` (only policy delete, as is 3)
@@ -49,7 +49,7 @@ class SegmentFacts(Protocol):
 
     @property
     def largest_timestamp(self) -> int:
-        """That timestamp, or the time of the file where there is none."""
+        """That timestamp, or the time of the file if there is none."""
 
 
 class RetentionReason(enum.Enum):
@@ -82,7 +82,7 @@ class RetentionPlan:
     roll: bool
     """Whether the active segment is among them."""
     stay: str | None
-    """Why the oldest segment that stays does so; None where none is left but the new active one."""
+    """Why the oldest segment that stays does so; None if none is left but the new active one."""
 
     @property
     def size(self) -> int:
@@ -189,29 +189,34 @@ def _too_old(now_ms: int, retention_ms: int) -> _Verdict:
     return verdict
 
 
-def apply_retention(log: Log, now_ms: int, config: LogConfig | None = None) -> RetentionPlan:
+def apply_retention(
+    log: Log, now_ms: int, config: LogConfig | None = None, *, high_watermark: int | None = None
+) -> RetentionPlan:
     """Delete what retention says now, by the log's configuration or another one; what was deleted.
 
-    One thread at a time for a log; appends and reads go on. An active segment that is to go is rolled and
-    then judged again: what was appended meanwhile is safe.
+    Nothing that reaches past the log's high watermark goes, or past another one that is given.
+
+    One thread at a time for a log; appends and reads continue. An active segment that is to go is rolled and
+    then judged again: what was appended in the meantime is safe.
     """
     config = config or log.config
-    plan = _plan(log, now_ms, config)
+    plan = _plan(log, now_ms, config, high_watermark)
     if plan.roll:
         log.roll()
-        plan = _plan(log, now_ms, config)
+        plan = _plan(log, now_ms, config, high_watermark)
     going = {deletion.base_offset for deletion in plan.deletions}
     log.delete_segments([segment for segment in log.segments if segment.base_offset in going])
     return plan
 
 
-def _plan(log: Log, now_ms: int, config: LogConfig) -> RetentionPlan:
+def _plan(log: Log, now_ms: int, config: LogConfig, bound: int | None) -> RetentionPlan:
     segments, offsets = log.view
+    mark = offsets.high_watermark.message_offset
     return plan_retention(
         list(segments),
         config,
         log_start_offset=offsets.log_start,
-        high_watermark=offsets.high_watermark.message_offset,
+        high_watermark=mark if bound is None else min(bound, mark),
         log_end_offset=offsets.log_end.message_offset,
         now_ms=now_ms,
     )

@@ -21,9 +21,9 @@ from tidelog.cleanup.offset_map import KeyOffsets
 from tidelog.cleanup.unpacking import ALL_OFFSETS, MAX_RUN, Unpacker, runs
 from tidelog.errors import InvalidTimestampError, RecordTooLargeError
 from tidelog.kernels.cleaning import Filter
-from tidelog.kernels.seal import seal
-from tidelog.records.batches import HEADER_SIZE, BatchTable
-from tidelog.records.compression import MAX_DECOMPRESSED, compress
+from tidelog.records.batches import BatchTable, Column
+from tidelog.records.compressed_batches import compress_batches
+from tidelog.records.compression import MAX_DECOMPRESSED
 from tidelog.records.faults import Fault
 
 __all__ = ["RewriteStats", "Rewriter"]
@@ -155,13 +155,13 @@ class Rewriter:
             fault = self._filter.take(batch, payload, unpacked, flags)
             if fault != Fault.NO_ROOM:
                 return fault
-            self._make_room(int(row[2]))
+            self._make_room(int(row[Column.BASE_OFFSET]))
 
     def _error(self, unpacker: Unpacker, row: list[int], fault: int) -> Exception:
         if fault == Fault.BAD_TIMESTAMP:
             return InvalidTimestampError(
-                f"a negative timestamp other than -1 "
-                f"({unpacker.source or 'a segment'}, position {row[0]}, offset {row[2]})"
+                f"a negative timestamp other than -1 ({unpacker.source or 'a segment'}, "
+                f"position {row[Column.POSITION]}, offset {row[Column.BASE_OFFSET]})"
             )
         if fault == Fault.BAD_OFFSET:
             return unpacker.error(row, fault, "a batch's records have offsets that do not grow")
@@ -194,24 +194,7 @@ class Rewriter:
 
 
 def _compressed(data: memoryview, rows: npt.NDArray[np.int64]) -> memoryview:
-    """The batches of `rows` with those compressed that are to be; their rows tell where they lie then."""
-    open_ = rows[:, 14] != 0
-    gap = bytes(HEADER_SIZE)
-    parts: list[bytes | memoryview] = []
-    for row in rows.tolist():
-        at, size = row[:2]
-        if row[14]:
-            parts += (gap, compress(row[6] & 7, data[at + HEADER_SIZE : at + size]))
-        else:
-            parts += (data[at : at + HEADER_SIZE], data[at + HEADER_SIZE : at + size])
-    sizes = np.fromiter(map(len, parts), dtype=np.int64, count=len(parts)).reshape(-1, 2).sum(axis=1)
-    if int(sizes.max()) > _MAX_BATCH:
-        raise RecordTooLargeError(f"a batch is larger than {_MAX_BATCH} bytes after compression")
-    rows[:, 0] = np.cumsum(sizes) - sizes
-    rows[:, 1] = sizes
-    rows[:, 14] = 0
-    out = np.frombuffer(bytearray().join(parts), dtype=np.uint8)
-    sealed = rows[open_]
-    seal(out, sealed)
-    rows[open_] = sealed
-    return out.data
+    """The batches of `rows` with those compressed that are marked; their rows tell where they lie then."""
+    marked = rows[:, Column.MARK] != 0
+    rows[:, Column.MARK] = 0
+    return compress_batches(data, BatchTable(rows), marked)

@@ -2,7 +2,7 @@
 
 A record may go only when the later one of its key is safe, and that may lie in a segment which was rolled but
 not flushed: all of them are flushed first. Kafka's cleaner stops at a segment whose offsets reach too far,
-lets the log split it and begins anew at its next turn; so does this.
+lets the log split it and starts again at its next turn; so does this.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ def clean_splitting(
     now_ms: int,
     **hooks: Unpack[Hooks],
 ) -> CleanReport:
-    """`clean_log`; a segment whose offsets reach too far is split, and cleaning begins anew."""
+    """`clean_log`; a segment whose offsets reach too far is split, and cleaning starts again."""
     bounds = {"first_dirty_offset": first_dirty_offset, "upper_bound": upper_bound, "now_ms": now_ms}
     return splitting(log, lambda: clean_log(log, offset_map, **bounds, **hooks))
 
 
 def splitting(log: Log, clean: Callable[[], CleanReport]) -> CleanReport:
-    """Clean a log in whatever way, after it was flushed; anew whenever segments had to be split."""
+    """Clean a log in whatever way, after it was flushed; again whenever segments had to be split."""
     log.flush(active=False)
     while True:
         try:

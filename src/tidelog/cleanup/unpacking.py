@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from tidelog.errors import CorruptRecordError, TidelogError
 from tidelog.kernels.uplift import uplift
-from tidelog.records.batches import HEADER_SIZE, BatchTable, scan_batches
+from tidelog.records.batches import HEADER_SIZE, BatchTable, Column, scan_batches
 from tidelog.records.compression import MAX_DECOMPRESSED
 from tidelog.records.faults import Fault, fault_error
 from tidelog.records.libraries import new_scratch
@@ -89,7 +89,7 @@ class Unpacker:
         """Where kernels decompress to."""
 
     def more_scratch(self) -> bool:
-        """Make the scratch larger; False where it is as large as any batch may become."""
+        """Make the scratch larger; False if it is as large as any batch may become."""
         room = self.scratch.room
         if room >= MAX_DECOMPRESSED:
             return False
@@ -98,7 +98,7 @@ class Unpacker:
 
     def bytes_of(self, row: Int64s) -> memoryview:
         """A batch as it is on disk."""
-        return self.view[int(row[0]) : int(row[0] + row[1])]
+        return self.view[int(row[Column.POSITION]) : int(row[Column.POSITION] + row[Column.SIZE])]
 
     def unpack(self, row: Int64s) -> tuple[memoryview, Int64s]:
         """The records of a batch as those of v2, and the row of the table that goes with them."""
@@ -111,13 +111,17 @@ class Unpacker:
 
     def _uplifted(self, row: list[int]) -> tuple[memoryview, Int64s]:
         """Messages as records, from their first offset on; their times count from 0."""
-        payload: bytes | memoryview = self.view[row[0] : row[0] + row[1]]
+        payload: bytes | memoryview = self.view[
+            row[Column.POSITION] : row[Column.POSITION] + row[Column.SIZE]
+        ]
         messages, base = 1, 0
-        if row[6] & 7:
+        if row[Column.ATTRIBUTES] & 7:
             payload = self._payloads.payload(row)
             messages, last = self._payloads.count(row, payload)
-            if row[5] == 1 and row[2] != 0:  # offsets count from the set's start; 0: old producers' mistake
-                base = row[2] - last
+            if (
+                row[Column.MAGIC] == 1 and row[Column.BASE_OFFSET] != 0
+            ):  # offsets count from the set's start; 0: old producers' mistake
+                base = row[Column.BASE_OFFSET] - last
                 if not 0 <= base <= _MAX_OFFSET:
                     raise self.error(row, Fault.BAD_OFFSET)
         out = np.empty(len(payload) + _MORE_A_MESSAGE * messages, dtype=np.uint8)
@@ -126,11 +130,17 @@ class Unpacker:
             raise self.error(row, fault)
         lifted = np.array(row, dtype=np.int64)
         lifted[2:4] = first, last
-        lifted[6] &= 0x0F if row[5] == 1 else 0x07
-        lifted[7] = 0
-        lifted[12] = messages
+        lifted[Column.ATTRIBUTES] &= 0x0F if row[Column.MAGIC] == 1 else 0x07
+        lifted[Column.BASE_TIMESTAMP] = 0
+        lifted[Column.COUNT] = messages
         return out.data[:used], lifted
 
     def error(self, row: list[int], fault: int, reason: str | None = None) -> TidelogError:
         """What is wrong with a batch; `reason` in other words than the fault's own."""
-        return fault_error(fault, position=row[0], offset=row[2], source=self.source, reason=reason)
+        return fault_error(
+            fault,
+            position=row[Column.POSITION],
+            offset=row[Column.BASE_OFFSET],
+            source=self.source,
+            reason=reason,
+        )

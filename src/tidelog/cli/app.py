@@ -56,6 +56,7 @@ COMMANDS = frozenset(
         "reindex",
         "retention",
         "search",
+        "serve",
         "tail",
         "tidy",
         "topics",
@@ -93,7 +94,7 @@ class _Commands(click.Group):
         return sorted(COMMANDS)
 
     def get_command(self, ctx: Context, cmd_name: str) -> click.Command | None:
-        """The command of that name; None where there is none."""
+        """The command of that name; None if there is none."""
         if cmd_name in COMMANDS and cmd_name not in self.commands:
             import_module(f"tidelog.cli.commands.{cmd_name}")
         return self.commands.get(cmd_name)
@@ -134,7 +135,9 @@ Debug = Annotated[bool, Option("--debug", help="Show the traceback of an error."
 Json = Annotated[bool, Option("--json", help="Print JSON lines.")]
 OnSpark = Annotated[
     str | None,
-    Option("--spark", metavar="MASTER", help="Let Spark do it, such as 'local[*]'.", show_default=False),
+    Option(
+        "--spark", metavar="MASTER", help="Run on this Spark master, such as 'local[*]'.", show_default=False
+    ),
 ]
 
 
@@ -143,13 +146,13 @@ ServerProperties = Annotated[
     Option(
         "--server-properties",
         metavar="FILE",
-        help="The broker's server.properties: its defaults for topics, and its log.dirs.",
+        help="The broker's server.properties, for its topic defaults and log.dirs.",
         show_default=False,
     ),
 ]
-Adopt = Annotated[bool, Option("--adopt", help="Take in partitions that the root's metadata does not know.")]
+Adopt = Annotated[bool, Option("--adopt", help="Register partitions that the root's metadata does not know.")]
 Force = Annotated[
-    bool, Option("--force", help="Append although other brokers hold replicas, which may cut it off.")
+    bool, Option("--force", help="Append even if other brokers hold replicas; a follower may truncate it.")
 ]
 
 

@@ -66,6 +66,6 @@ def _explain_os(error: OSError) -> tuple[str, int]:
         return f"{sentence}: check the name", USAGE
     if error.errno in (errno.EACCES, errno.EPERM):
         return f"{sentence}: run as the user that Kafka runs as", USAGE
-    if error.errno in _NO_SUCH_NAME:
+    if error.errno in _NO_SUCH_NAME or error.errno == errno.EEXIST:
         return sentence, USAGE
     return f"{sentence}: check the disk and the kernel's log", FOUND_WRONG

@@ -4,7 +4,7 @@
     ActiveOffsetIndex, ActiveTimeIndex   of the segment being written: the same questions, and entries to add
     TransactionIndex                     a plain file, made at the first abort
 
-Formats are at the head of `offset`, `time` and `transaction`; the search is `kernels.search`.
+The formats are in the docstrings of `offset`, `time` and `transaction`; the search is in `kernels.search`.
 """
 
 from __future__ import annotations

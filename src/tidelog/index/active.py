@@ -6,11 +6,11 @@
        OSError here, where a store to the mapping would kill the process;
     4. `trim_to_valid_size` cuts what was not used; `seal` does so and gives the read-only index.
 
-An index that exists is taken as it is: all its slots are entries (a trimmed file's are; what a killed
-broker left must be `reset` and rebuilt). To append to it again, `resize` it to `max_index_size`.
+In an existing index all slots count as entries. That is right for a trimmed file; a file that a killed broker
+left must be `reset` and rebuilt. To append to it again, `resize` it to `max_index_size`.
 
-One thread writes; any number read. Whatever shrinks the file first takes the readers off the part that goes.
-What a truncation gives up is zeroed, so that a `snapshot` from another process does not take it for entries.
+One thread writes; any number read. Before the file shrinks, readers are moved off the part that goes.
+Truncated slots are zeroed, so that a `snapshot` by another process does not read them as entries.
 """
 
 from __future__ import annotations
@@ -87,9 +87,9 @@ class ActiveIndex(IndexFile):
         return entries.count >= entries.capacity
 
     def resize(self, new_size: int) -> bool:
-        """Make the file `new_size` bytes long, rounded down to whole entries; False where it is already.
+        """Make the file `new_size` bytes long, rounded down to whole entries; False if it is already.
 
-        All entries stay: InvalidInputError where they do not fit.
+        All entries stay: InvalidInputError if they do not fit.
         """
         with self.directory.lock:
             file, mapping, entries = self._live()
@@ -133,12 +133,14 @@ class ActiveIndex(IndexFile):
             self._truncate_to_entries(slot)
 
     def reserve(self, entries: int = 1) -> None:
-        """See that the next so many appends find a slot and disk space; IndexFullError or OSError if not."""
+        """Make sure that the next so many appends find a slot and disk space; IndexFullError or OSError if
+        not.
+        """
         if self._room < entries:
             self._make_room(entries)
 
     def flush(self) -> None:
-        """Return when the entries are on the disk."""
+        """Wait until the entries are on the disk."""
         with self.directory.lock:
             if self._file is None or self._mapping is None:
                 with suppress(FileNotFoundError):  # sealed meanwhile, perhaps deleted since
@@ -151,14 +153,14 @@ class ActiveIndex(IndexFile):
                 self.directory.sync_file(self._file)
 
     def close(self) -> None:
-        """Trim, and let go of the file; again is harmless."""
+        """Trim, and release the file; calling it again is harmless."""
         with self.directory.lock:
             if self._file is not None:
                 self._detach()
             self._close()
 
     def abandon(self) -> None:
-        """Let go of the file and leave it as it is, because its disk failed or it is to be deleted."""
+        """Release the file and leave it as it is, because its disk failed or it is to be deleted."""
         with self.directory.lock:
             self._close()
 
@@ -201,7 +203,7 @@ class ActiveIndex(IndexFile):
         self._read_last()
 
     def _make_room(self, wanted: int = 1) -> None:
-        """Have the disk promise the bytes of the next entries; IndexFullError where they have no slots."""
+        """Allocate disk space for the next entries; IndexFullError if they have no slots."""
         file, _, entries = self._live()
         count = entries.count
         if wanted > entries.capacity - count:
@@ -228,7 +230,7 @@ class ActiveOffsetIndex(ActiveIndex, OffsetIndex):
     _last: int  # relative offset of the last entry, or -1
 
     def append(self, offset: int, position: int) -> None:
-        """Add an entry. Offsets must grow; IndexFullError where there is no slot."""
+        """Add an entry. Offsets must grow; IndexFullError if there is no slot."""
         relative = offset - self.base_offset
         if self._room <= 0:
             self._make_room()
@@ -257,7 +259,7 @@ class ActiveOffsetIndex(ActiveIndex, OffsetIndex):
         self._room -= len(relative)
 
     def seal(self) -> OffsetIndex:
-        """Trim the file; the read-only index on it. This object goes on answering, but takes no entries."""
+        """Trim the file; the read-only index on it. This object can still be read, but takes no entries."""
         with self.directory.lock:
             sealed = OffsetIndex(self.directory, self.base_offset)
             sealed.name = self.name
@@ -345,7 +347,7 @@ class ActiveTimeIndex(ActiveIndex, TimeIndex):
         self._room -= len(times)
 
     def seal(self) -> TimeIndex:
-        """Trim the file; the read-only index on it. This object goes on answering, but takes no entries."""
+        """Trim the file; the read-only index on it. This object can still be read, but takes no entries."""
         with self.directory.lock:
             sealed = TimeIndex(self.directory, self.base_offset)
             sealed.name = self.name

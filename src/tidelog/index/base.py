@@ -1,8 +1,8 @@
 """What the offset and the time index share: an index file that is mapped at its first use.
 
-A sealed index is read-only. Making the object touches no file; the first question maps it, `close` or the
-last reference unmaps it, and rename and unlink leave it as it is. All slots of the file count as entries,
-as in Kafka: a file that a killed broker left preallocated is full of zeros, and recovery has to rebuild it.
+A sealed index is read-only. Creating the object touches no file; the first call maps it, `close` or the last
+reference unmaps it, and rename and unlink leave it as it is. All slots of the file count as entries, as in
+Kafka: a file that a killed broker left preallocated is full of zeros, and recovery has to rebuild it.
 
 Readers need no lock: each question is one step of `kernels.search.Entries`. `lookup_many` works on a copy.
 """
@@ -60,9 +60,9 @@ class IndexFile(ABC):
     def snapshot(cls, directory: Directory, base_offset: int) -> Self:
         """The index as it is now, for a reader in another process than its writer's.
 
-        The file is copied, because the writer will cut it, and a mapping of what is cut kills its reader.
-        Of a preallocated file the entries up to the first that does not grow are taken, less the last of
-        them: it may be half written, and an index that lacks an entry is as true as one that has it.
+        The file is copied, because the writer will truncate it, and a mapping of a truncated part kills its
+        reader. From a preallocated file, entries are taken up to the first one that does not grow. The last
+        of these is left out, because it may be half written; an index that lacks an entry is still correct.
         """
         index = cls(directory, base_offset)
         with directory.lock:
@@ -106,11 +106,11 @@ class IndexFile(ABC):
         return self.entries * self.ENTRY_SIZE
 
     def can_append_offset(self, offset: int) -> bool:
-        """Whether an offset can be told relative to the base offset."""
+        """Whether an offset fits into an entry, relative to the base offset."""
         return 0 <= offset - self.base_offset <= MAX_RELATIVE_OFFSET
 
     def relative_offset(self, offset: int) -> int:
-        """An offset relative to the base offset; IndexOffsetOverflowError where that is no 31-bit number."""
+        """An offset relative to the base offset; IndexOffsetOverflowError if that is no 31-bit number."""
         relative = offset - self.base_offset
         if not 0 <= relative <= MAX_RELATIVE_OFFSET:
             raise IndexOffsetOverflowError(
@@ -153,7 +153,7 @@ class IndexFile(ABC):
             )
 
     def flush(self) -> None:
-        """Return when the file's bytes and length are on the disk."""
+        """Wait until the file's bytes and length are on the disk."""
         with self.directory.lock:  # the name is looked up where nobody changes it
             file = self.directory.open(self.name)
         try:
@@ -172,13 +172,13 @@ class IndexFile(ABC):
             self.name = name
 
     def delete_if_exists(self) -> bool:
-        """Close, and remove the file; False where there was none."""
+        """Close, and remove the file; False if there was none."""
         with self.directory.lock:
             self._close()
             return self.directory.unlink(self.name)
 
     def close(self) -> None:
-        """Let go of the file; questions under way are answered, later ones raise LogClosedError."""
+        """Release the file; calls in progress finish, later ones raise LogClosedError."""
         with self.directory.lock:
             self._close()
 
@@ -215,7 +215,7 @@ class IndexFile(ABC):
     @staticmethod
     @abstractmethod
     def _first_is_sound(key: int, value: int) -> bool:
-        """Whether this can be a first entry."""
+        """Whether this is a valid first entry."""
 
     @staticmethod
     @abstractmethod

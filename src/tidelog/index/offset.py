@@ -1,11 +1,11 @@
-"""The offset index: where in the segment's file an offset is.
+"""The offset index: maps offsets to positions in the segment's file.
 
     0  i32  offset of an indexed batch's last record, relative to the segment's base offset
     4  i32  position of that batch in the `.log` file
 
-Entries grow in both fields. The index is sparse: an answer is the nearest entry at or below what was asked
-for, and the reader goes on from its position; `(base offset, 0)` stands for the segment's start, which has
-no entry.
+Entries grow in both fields. The index is sparse: a look-up returns the nearest entry at or below the target,
+and the reader continues from its position. `(base offset, 0)` stands for the segment's start, which has no
+entry.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class OffsetIndex(IndexFile):
     ENTRY_SIZE = 8
 
     def lookup(self, target_offset: int) -> OffsetPosition:
-        """The entry with the largest offset <= target; the segment's start where there is none."""
+        """The entry with the largest offset <= target; the segment's start if there is none."""
         base = self.base_offset
         found = (self._entries or self._loaded()).floor(target_offset - base)
         if found is None:
@@ -46,15 +46,15 @@ class OffsetIndex(IndexFile):
         return self._floor_many(target_offsets, self.base_offset, 0, self.base_offset)
 
     def fetch_upper_bound_offset(self, fetch_start: OffsetPosition, fetch_size: int) -> OffsetPosition | None:
-        """The first entry at or after the end of a fetch of that many bytes; None where all are before it.
+        """The first entry at or after the end of a fetch of that many bytes; None if all are before it.
 
-        Its offset is outside of what was fetched, though seldom the smallest such offset.
+        Its offset is outside of what was fetched, though rarely the smallest such offset.
         """
         entries = self._entries or self._loaded()
         return self._absolute(entries.ceiling_by_value(fetch_start.position + fetch_size))
 
     def entry(self, n: int) -> OffsetPosition:
-        """The entry in slot `n`; IndexError where there is none."""
+        """The entry in slot `n`; IndexError if there is none."""
         found = self._absolute((self._entries or self._loaded()).entry(n))
         if found is None:
             raise IndexError(f"{self.path} has {self.entries} entries, none in slot {n}")
@@ -62,13 +62,13 @@ class OffsetIndex(IndexFile):
 
     @property
     def last_entry(self) -> OffsetPosition:
-        """The last entry; the segment's start where there is none."""
+        """The last entry; the segment's start if there is none."""
         last = self._absolute((self._entries or self._loaded()).last())
         return OffsetPosition(self.base_offset, 0) if last is None else last
 
     @property
     def last_offset(self) -> int:
-        """The offset of the last entry; the base offset where there is none."""
+        """The offset of the last entry; the base offset if there is none."""
         return self.last_entry.offset
 
     def entries_array(self) -> tuple[Int64Array, Int64Array]:

@@ -1,10 +1,10 @@
-"""The time index: from which offset on records are later than a time.
+"""The time index: maps timestamps to offsets.
 
     0  i64  the largest timestamp in the segment so far (ms)
     8  i32  offset of the batch that holds it (its last record), relative to the segment's base offset
 
-Timestamps grow strictly, offsets do not shrink. An entry (t, o) says: what is later than t comes after o.
-`(-1, base offset)` stands for the segment's start, which has no entry.
+Timestamps grow strictly; offsets never decrease. An entry (t, o) means that records later than t come after
+o. `(-1, base offset)` stands for the segment's start, which has no entry.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class TimeIndex(IndexFile):
     ENTRY_SIZE = 12
 
     def lookup(self, target_timestamp: int) -> TimestampOffset:
-        """The entry with the largest timestamp <= target; the segment's start where there is none."""
+        """The entry with the largest timestamp <= target; the segment's start if there is none."""
         found = (self._entries or self._loaded()).floor(target_timestamp)
         if found is None:
             return TimestampOffset(NO_TIMESTAMP, self.base_offset)
@@ -46,7 +46,7 @@ class TimeIndex(IndexFile):
         return self._floor_many(target_timestamps, 0, self.base_offset, NO_TIMESTAMP)
 
     def entry(self, n: int) -> TimestampOffset:
-        """The entry in slot `n`; IndexError where there is none."""
+        """The entry in slot `n`; IndexError if there is none."""
         found = (self._entries or self._loaded()).entry(n)
         if found is None:
             raise IndexError(f"{self.path} has {self.entries} entries, none in slot {n}")
@@ -54,7 +54,7 @@ class TimeIndex(IndexFile):
 
     @property
     def last_entry(self) -> TimestampOffset:
-        """The last entry; the segment's start where there is none."""
+        """The last entry; the segment's start if there is none."""
         found = (self._entries or self._loaded()).last()
         if found is None:
             return TimestampOffset(NO_TIMESTAMP, self.base_offset)

@@ -9,9 +9,9 @@
 An entry stands in the segment that holds the abort marker, though the transaction may begin in earlier
 ones. Last offsets grow. The file is made at the first abort: no file means no aborted transactions.
 
-Nothing is mapped and, but for the writer, nothing stays open: a question opens the file, reads what it
-needs and closes it. The number of entries is published after an entry is written; a torn one at the end (a
-crash, a full disk) is not counted, and the next entry overwrites it.
+Nothing is mapped, and only the writer keeps the file open: a reader opens it, reads what it needs and closes
+it. The number of entries is published after an entry is written; a torn one at the end (a crash, a full disk)
+is not counted, and the next entry overwrites it.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class TransactionIndex:
 
     @property
     def entries(self) -> int:
-        """The number of whole entries; 0 where there is no file."""
+        """The number of whole entries; 0 if there is no file."""
         count = self._count
         return self._measured() if count is None else count
 
@@ -123,7 +123,7 @@ class TransactionIndex:
         """The transactions that overlap offsets [fetch_offset, upper_bound_offset).
 
         The result is complete when an entry's last stable offset reached the bound: what aborts later begins
-        behind it.
+        after it.
         """
         count = self.entries
         found = []
@@ -170,7 +170,7 @@ class TransactionIndex:
             last = txn.last_offset
 
     def flush(self) -> None:
-        """Return when the entries are on the disk; nothing to do where there is no file."""
+        """Wait until the entries are on the disk; nothing to do if there is no file."""
         with self.directory.lock:
             file = self._file
             if file is None:
@@ -189,18 +189,18 @@ class TransactionIndex:
             self.name = name
 
     def delete_if_exists(self) -> bool:
-        """Close, and remove the file; False where there was none. Later questions raise LogClosedError."""
+        """Close, and remove the file; False if there was none. Later calls raise LogClosedError."""
         with self.directory.lock:
             self.close()
             return self.directory.unlink(self.name)
 
     def seal(self) -> None:
-        """Let go of the writer's file; questions and even appends work as before."""
+        """Release the writer's file; questions and even appends work as before."""
         with self.directory.lock:
             self._file = None
 
     def close(self) -> None:
-        """Let go of the file; later questions raise LogClosedError."""
+        """Release the file; later calls raise LogClosedError."""
         with self.directory.lock:
             self._file = None
             self._closed = True
@@ -231,7 +231,7 @@ class TransactionIndex:
         self._writer().truncate(count * self.ENTRY_SIZE)
 
     def _first_slot(self, count: int, fetch_offset: int) -> int:
-        """A slot before which no last offset reaches `fetch_offset`; worth finding in large files only."""
+        """A slot before which every last offset is below `fetch_offset`; used for large files only."""
         low, high = 0, count
         while high - low > _CHUNK_ENTRIES:
             middle = (low + high) // 2

@@ -1,9 +1,17 @@
-"""Hot loops, in Cython's pure-Python mode: each `.py` here also runs uncompiled, slowly, under the same
-tests.
+"""Hot loops in Cython's pure-Python mode. Each `.py` file also runs uncompiled, slowly, under the same tests.
 
-Rules: a coarse call (a buffer in, arrays out); the GIL is released; every bound is checked before it is used;
-nothing is raised for bad bytes: a kernel returns a fault code and where it stood, and `records` makes the
-error.
+    reading      scan (batch headers), plan (which batches to decode together), runs, records, headers,
+                 messages (magic 0 and 1), columns (Arrow buffers), lookup and pick (one record),
+                 search (index entries)
+    payloads     lz4, snappy, scratch (memory to decompress into), crc, varints
+    writing      encode (Arrow to batches), seal (batch headers), entries (index entries)
+    appending    appends, contents, ready and single_batch: check and stamp the batches of an append
+    compaction   keyed (keys and their hashes), keymap, mapping (first pass), cleaning (second pass), uplift
+    text         batchlines, jsonl, jsonfit, text
+    others       murmur (Kafka's partitioner), faults (the codes that kernels return)
+
+Rules: a call takes a buffer and fills arrays. The GIL is released. Every bound is checked before it is used.
+A kernel never raises for bad bytes: it returns a fault code and a position, and `records` raises the error.
 """
 
 import sys

@@ -81,7 +81,7 @@ NAMES: dict[str, Any] = {
     "struct": _Struct,
     "declare": _declare,
     "cast": _cast,
-    **{name: _Decorator() for name in ("cfunc", "cclass", "inline", "final", "nogil", "exceptval")},
+    **{name: _Decorator() for name in ("cfunc", "ccall", "cclass", "inline", "final", "nogil", "exceptval")},
 }
 """What `cython` has for kernels."""
 

@@ -13,40 +13,14 @@ have one (2^63 - 1 where none has), the largest is -1 where none has.
 import cython
 
 if cython.compiled:
-    from cython.cimports.tidelog.kernels.varints import Var, long_varint
+    from cython.cimports.tidelog.kernels.varints import Var, varint
 else:
     from types import SimpleNamespace as Said
     from types import SimpleNamespace as Summary
 
-    from tidelog.kernels.varints import Var, long_varint
+    from tidelog.kernels.varints import Var, varint
 
 _MAX = cython.declare(cython.longlong, 9223372036854775807)
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _varint(
-    p: cython.pointer[cython.const[cython.uchar]],
-    pos: cython.Py_ssize_t,
-    limit: cython.Py_ssize_t,
-    max_shift: cython.int,
-) -> Var:
-    """A zigzag varint that ends before `limit`; the short way is for one byte and two, which most take."""
-    out: Var = Var(value=0, pos=-1)
-    raw: cython.uint
-    if pos < limit:
-        raw = p[pos]
-        if raw < 0x80:
-            out.pos = pos + 1
-        elif limit - pos > 1 and p[pos + 1] < 0x80:
-            raw = (raw & 0x7F) | (cython.cast(cython.uint, p[pos + 1]) << 7)
-            out.pos = pos + 2
-        else:
-            return long_varint(p, pos, limit, max_shift)
-        out.value = cython.cast(cython.longlong, raw >> 1) ^ -cython.cast(cython.longlong, raw & 1)
-    return out
 
 
 @cython.cfunc
@@ -76,10 +50,10 @@ def _headers_end(
     _k: cython.longlong
     v: Var
     for _k in range(count):
-        v = _varint(p, pos, limit, 28)
+        v = varint(p, pos, limit, 28)
         if v.pos < 0 or v.value < 0 or v.value > limit - v.pos:
             return -1
-        v = _varint(p, v.pos + v.value, limit, 28)
+        v = varint(p, v.pos + v.value, limit, 28)
         if v.pos < 0 or v.value > limit - v.pos:
             return -1
         pos = v.pos + v.value if v.value > 0 else v.pos
@@ -94,11 +68,11 @@ def _walk(p, pos, end, count, base_timestamp, all_at):
     k: cython.longlong
     v: Var
     for k in range(count):
-        v = _varint(p, pos, end, 28)
+        v = varint(p, pos, end, 28)
         if v.pos < 0 or v.value < 1 or v.value > end - v.pos:
             return said
         limit = v.pos + v.value
-        v = _varint(p, v.pos + 1, limit, 63)
+        v = varint(p, v.pos + 1, limit, 63)
         if v.pos < 0:
             return said
         time = all_at if all_at >= 0 else _plus(base_timestamp, v.value)
@@ -106,24 +80,24 @@ def _walk(p, pos, end, count, base_timestamp, all_at):
             said.largest = time
         if time < said.smallest and time != -1:
             said.smallest = time
-        v = _varint(p, v.pos, limit, 28)
+        v = varint(p, v.pos, limit, 28)
         if v.pos < 0:
             return said
         if v.value != k:
             said.in_order = False
-        v = _varint(p, v.pos, limit, 28)
+        v = varint(p, v.pos, limit, 28)
         if v.pos < 0 or v.value > limit - v.pos:
             return said
         if v.value < 0:
             said.keyless += 1
         else:
             v.pos += v.value
-        v = _varint(p, v.pos, limit, 28)
+        v = varint(p, v.pos, limit, 28)
         if v.pos < 0 or v.value > limit - v.pos:
             return said
         if v.value > 0:
             v.pos += v.value
-        v = _varint(p, v.pos, limit, 28)
+        v = varint(p, v.pos, limit, 28)
         if v.pos < 0 or v.value < 0 or v.value > limit - v.pos:
             return said
         pos = v.pos if v.value == 0 else _headers_end(p, v.pos, limit, v.value)

@@ -14,14 +14,14 @@ if cython.compiled:
     from cython.cimports.tidelog.kernels.crc import crc32_range, crc32c_range
     from cython.cimports.tidelog.kernels.faults import CHECKSUM, COUNT_MISMATCH, RECORD_OVERRUN
     from cython.cimports.tidelog.kernels.scan import wrapping_add
-    from cython.cimports.tidelog.kernels.varints import Var, long_varint
+    from cython.cimports.tidelog.kernels.varints import Var, varint
 else:
     from types import SimpleNamespace
 
     from tidelog.kernels.crc import crc32_range, crc32c_range
     from tidelog.kernels.faults import CHECKSUM, COUNT_MISMATCH, RECORD_OVERRUN
     from tidelog.kernels.scan import wrapping_add
-    from tidelog.kernels.varints import Var, long_varint
+    from tidelog.kernels.varints import Var, varint
 
     Keyed = SimpleNamespace
     CHUNK, HAS_KEY, HAS_VALUE = 64, 1, 2
@@ -53,27 +53,6 @@ def check_batch(p, size, start, row):
 
 
 @cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _varint(p: _Bytes, pos: cython.Py_ssize_t, limit: cython.Py_ssize_t, max_shift: cython.int) -> Var:
-    """A zigzag varint that ends before `limit`, or minus the fault as its end; most take one or two bytes."""
-    out: Var = Var(value=0, pos=0)
-    raw: cython.uint
-    if limit - pos < 2:
-        return long_varint(p, pos, limit, max_shift)
-    raw = p[pos]
-    out.pos = pos + 1
-    if raw >= 0x80:
-        if p[pos + 1] >= 0x80:
-            return long_varint(p, pos, limit, max_shift)
-        raw = (raw & 0x7F) | (cython.cast(cython.uint, p[pos + 1]) << 7)
-        out.pos = pos + 2
-    out.value = cython.cast(cython.longlong, raw >> 1) ^ -cython.cast(cython.longlong, raw & 1)
-    return out
-
-
-@cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
 def _headers_end(
@@ -83,7 +62,7 @@ def _headers_end(
     k: cython.longlong
     v: Var = Var(value=0, pos=pos)
     for k in range(2 * count):
-        v = _varint(p, v.pos, limit, 28)
+        v = varint(p, v.pos, limit, 28)
         if v.pos < 0:
             return v.pos
         if v.value > limit - v.pos or (v.value < 0 and k % 2 == 0):
@@ -110,7 +89,7 @@ class Chunk:
 
     def _read_body(self, p, i, pos, limit, keymap):
         """Key, value and headers of record `i`, which fill p[pos:limit]; 0 or the fault."""
-        v: Var = _varint(p, pos, limit, 28)
+        v: Var = varint(p, pos, limit, 28)
         self.records[i].body = pos
         self.records[i].kind = 0
         if v.pos < 0:
@@ -122,7 +101,7 @@ class Chunk:
             self.records[i].hash = keymap.hash_of(p, v.pos, v.value)
             keymap.expect(self.records[i].hash)
             v.pos += v.value
-        v = _varint(p, v.pos, limit, 28)
+        v = varint(p, v.pos, limit, 28)
         if v.pos < 0:
             return -v.pos
         if v.value > limit - v.pos:
@@ -130,7 +109,7 @@ class Chunk:
         if v.value >= 0:
             self.records[i].kind |= HAS_VALUE
             v.pos += v.value
-        v = _varint(p, v.pos, limit, 28)
+        v = varint(p, v.pos, limit, 28)
         if v.pos < 0:
             return -v.pos
         if v.value < 0 or v.value > limit - v.pos:
@@ -154,7 +133,7 @@ class Chunk:
         for i in range(n):
             if pos >= end:
                 return COUNT_MISMATCH
-            v = _varint(p, pos, end, 28)
+            v = varint(p, pos, end, 28)
             if v.pos < 0:
                 return -v.pos
             if v.value < 1 or v.value > end - v.pos:
@@ -162,11 +141,11 @@ class Chunk:
             limit = v.pos + v.value
             self.records[i].start = pos
             self.records[i].limit = limit
-            v = _varint(p, v.pos + 1, limit, 63)
+            v = varint(p, v.pos + 1, limit, 63)
             if v.pos < 0:
                 return -v.pos
             self.records[i].timestamp = row[8] if stamped else wrapping_add(row[7], v.value)
-            v = _varint(p, v.pos, limit, 28)
+            v = varint(p, v.pos, limit, 28)
             if v.pos < 0:
                 return -v.pos
             self.records[i].offset = wrapping_add(row[2], v.value)

@@ -26,11 +26,6 @@ ctypedef struct Body:  # a size below 0 means null
     Py_ssize_t headers
     Py_ssize_t header_count
 
-ctypedef struct Var:  # pos < 0: minus the fault
-    long long value
-    Py_ssize_t pos
-
-cdef Var _varint(const unsigned char* p, Py_ssize_t pos, Py_ssize_t limit, int max_shift) noexcept nogil
 cdef Record _head(const unsigned char* p, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
 cdef Record find(
     const unsigned char* p,

@@ -12,38 +12,18 @@ import cython
 
 if cython.compiled:
     from cython.cimports.cpython.object import PyObject_GenericSetAttr as _set
-    from cython.cimports.tidelog.kernels.faults import BAD_VARINT, COUNT_MISMATCH, RECORD_OVERRUN
+    from cython.cimports.tidelog.kernels.faults import COUNT_MISMATCH, RECORD_OVERRUN
     from cython.cimports.tidelog.kernels.scan import wrapping_add
+    from cython.cimports.tidelog.kernels.varints import Var, varint
 else:
-    from tidelog.kernels.faults import BAD_VARINT, COUNT_MISMATCH, RECORD_OVERRUN
+    from tidelog.kernels.faults import COUNT_MISMATCH, RECORD_OVERRUN
     from tidelog.kernels.scan import wrapping_add
+    from tidelog.kernels.varints import varint
 
     _set = object.__setattr__
-    Facts = Record = Body = Var = SimpleNamespace
+    Facts = Record = Body = SimpleNamespace
 
 _END = cython.declare(cython.int, -1)
-
-_MASK32 = cython.declare(cython.ulonglong, 0xFFFFFFFF)
-_MASK64 = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
-
-
-def _varint(p, pos, limit, max_shift):
-    """A zigzag varint that ends before `limit`; `max_shift` is 28 for an int, 63 for a long."""
-    raw: cython.ulonglong = 0
-    shift: cython.int = 0
-    while True:
-        if shift > max_shift:
-            return Var(value=0, pos=-BAD_VARINT)
-        if pos >= limit:
-            return Var(value=0, pos=-RECORD_OVERRUN)
-        raw |= (cython.cast(cython.ulonglong, p[pos] & 0x7F) << shift) & _MASK64
-        pos += 1
-        if p[pos - 1] < 0x80:
-            break
-        shift += 7
-    if max_shift == 28:
-        raw &= _MASK32
-    return Var(value=cython.cast(cython.longlong, raw >> 1) ^ -cython.cast(cython.longlong, raw & 1), pos=pos)
 
 
 def _head(p, pos, end):
@@ -53,15 +33,15 @@ def _head(p, pos, end):
     if pos >= end:
         r.code = COUNT_MISMATCH
         return r
-    v = _varint(p, pos, end, 28)
+    v = varint(p, pos, end, 28)
     if v.pos >= 0 and (v.value < 1 or v.value > end - v.pos):
         v.pos = -RECORD_OVERRUN
     if v.pos >= 0:
         r.limit = v.pos + v.value
-        v = _varint(p, v.pos + 1, r.limit, 63)
+        v = varint(p, v.pos + 1, r.limit, 63)
     if v.pos >= 0:
         r.timestamp = v.value
-        v = _varint(p, v.pos, r.limit, 28)
+        v = varint(p, v.pos, r.limit, 28)
     if v.pos < 0:
         r.code = -v.pos
         return r
@@ -99,21 +79,21 @@ def body_of(p, r):
     i: cython.longlong
     n: cython.longlong
     b: Body = Body(code=0, key=0, key_size=0, value=0, value_size=0, headers=0, header_count=0)
-    v = _varint(p, r.pos, r.limit, 28)
+    v = varint(p, r.pos, r.limit, 28)
     if v.pos >= 0 and v.value <= r.limit - v.pos:
         b.key = v.pos
         b.key_size = v.value
-        v = _varint(p, v.pos + (v.value if v.value > 0 else 0), r.limit, 28)
+        v = varint(p, v.pos + (v.value if v.value > 0 else 0), r.limit, 28)
         if v.pos >= 0 and v.value <= r.limit - v.pos:
             b.value = v.pos
             b.value_size = v.value
-            v = _varint(p, v.pos + (v.value if v.value > 0 else 0), r.limit, 28)
+            v = varint(p, v.pos + (v.value if v.value > 0 else 0), r.limit, 28)
             if v.pos >= 0 and 0 <= v.value <= r.limit - v.pos:
                 b.headers = v.pos
                 b.header_count = v.value
                 n = 2 * v.value
                 for i in range(n):
-                    v = _varint(p, v.pos, r.limit, 28)
+                    v = varint(p, v.pos, r.limit, 28)
                     if v.pos < 0 or v.value > r.limit - v.pos or (v.value < 0 and i % 2 == 0):
                         break
                     if v.value > 0:
@@ -140,9 +120,9 @@ def _headers(p, b, limit):
     pos: cython.Py_ssize_t = b.headers
     pairs = []
     for _i in range(b.header_count):
-        v = _varint(p, pos, limit, 28)
+        v = varint(p, pos, limit, 28)
         key = _bytes(p, v.pos, v.value)
-        v = _varint(p, v.pos + v.value, limit, 28)
+        v = varint(p, v.pos + v.value, limit, 28)
         pairs.append((key, _bytes(p, v.pos, v.value)))
         pos = v.pos + (v.value if v.value > 0 else 0)
     return pairs

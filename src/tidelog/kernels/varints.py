@@ -17,7 +17,7 @@ _MASK64 = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
 def long_varint(p, pos, limit, max_shift):
     """The varint at `pos`, which ends before `limit`, or minus the fault as its end.
 
-    `max_shift` is 28 for an int and 63 for a long. Callers have a short way for one byte and two.
+    `max_shift` is 28 for an int and 63 for a long. `varint` has a short way for one byte and two.
     """
     out: Var = Var(value=0, pos=0)
     raw: cython.ulonglong = 0
@@ -36,6 +36,18 @@ def long_varint(p, pos, limit, max_shift):
     out.value = cython.cast(cython.longlong, raw >> 1) ^ -cython.cast(cython.longlong, raw & 1)
     out.pos = pos
     return out
+
+
+def read_varint(buf: cython.const[cython.uchar][::1], pos: cython.Py_ssize_t) -> tuple:
+    """A long at `pos` and where it ends; minus the fault where it does not end within `buf`."""
+    if pos < 0 or pos >= len(buf):
+        return 0, -RECORD_OVERRUN
+    v: Var = long_varint(cython.address(buf[0]) if cython.compiled else buf, pos, len(buf), 63)
+    return int(v.value), v.pos
+
+
+if not cython.compiled:
+    varint = long_varint
 
 
 def varint_size(n):

@@ -19,15 +19,18 @@ something holds a root, looks, and lets go.
 from __future__ import annotations
 
 import enum
+import errno
 import logging
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self, TypeVar
 
 from tidelog.errors import InvalidIndexError, InvalidInputError, UncleanShutdownError
+from tidelog.layout.partitions import list_partition
 from tidelog.storage import (
     FileSystem,
     LocalFileSystem,
@@ -58,12 +61,12 @@ from tidelog.storage.names import (
     PartitionDirectoryName,
     Transient,
     parse_partition_directory,
-    parse_segment_file,
 )
 from tidelog.types import TopicPartition
 
 __all__ = [
     "NO_BROKER_EPOCH",
+    "TAKEN_AS_EMPTY",
     "Checkpoint",
     "Identity",
     "Offsets",
@@ -76,6 +79,7 @@ __all__ = [
     "look_at",
     "read_checkpoint",
     "unclean",
+    "warn_once",
 ]
 
 _logger = logging.getLogger(__name__)
@@ -83,6 +87,9 @@ _logger = logging.getLogger(__name__)
 NO_BROKER_EPOCH = -1
 FIRST_NODE_ID = 1
 """The node id of a root that is told none."""
+
+TAKEN_AS_EMPTY = "the checkpoint is taken as empty, as a broker takes it"
+"""What is said of a checkpoint that cannot be read."""
 
 _KAFKAS_OWN = frozenset({"remote-log-index-cache"})
 
@@ -101,7 +108,7 @@ class Checkpoint(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """Something in a root that was passed over, and why."""
+    """Something in a root that was skipped, and why."""
 
     path: str
     reason: str
@@ -125,7 +132,7 @@ class RootFacts:
 
     path: str
     meta: MetaProperties | None
-    """What `meta.properties` says; None where there is none: nobody's root."""
+    """What `meta.properties` says; None if there is none: nobody's root."""
     clean: bool
     """Whether it was left in order."""
     broker_epoch: int
@@ -164,7 +171,11 @@ def look_at(fs: FileSystem, path: str) -> RootFacts:
             directories[entry.name] = parse_partition_directory(entry.name)
         except InvalidInputError as error:
             skipped.append(Skipped(f"{path}/{entry.name}", str(error)))
-    checkpoints = {kind: read_checkpoint(fs, path, kind, skipped.append) for kind in Checkpoint}
+    unreadable: list[Skipped] = []
+    checkpoints = {kind: read_checkpoint(fs, path, kind, unreadable.append) for kind in Checkpoint}
+    for one in unreadable:
+        warn_once(one.reason)
+    skipped += unreadable
     return RootFacts(
         path,
         meta,
@@ -177,28 +188,48 @@ def look_at(fs: FileSystem, path: str) -> RootFacts:
 
 
 def read_checkpoint(
-    fs: FileSystem, root: str, kind: Checkpoint, report: Callable[[Skipped], object] = lambda skipped: None
+    fs: FileSystem, root: str, kind: Checkpoint, report: Callable[[Skipped], object] | None = None
 ) -> Offsets:
-    """What a root's checkpoint says. One that makes no sense is taken as empty, as by Kafka, and reported."""
+    """What a root's checkpoint says. One that cannot be read is taken as empty, as by Kafka, and reported.
+
+    Without `report`, that is a warning, once for each file.
+    """
     path = f"{root}/{kind.value}"
     try:
         return read_offset_checkpoint(fs, path)
-    except InvalidIndexError as error:
+    except (InvalidIndexError, IsADirectoryError, PermissionError) as error:
         # Without it, more is recovered than needed, but nothing is lost.
-        _logger.warning("%s; taken as empty", error)
-        report(Skipped(path, f"{error}; taken as empty"))
+        why = f"{path}: {error.strerror}" if isinstance(error, OSError) else str(error)
+        said = f"{why}; {TAKEN_AS_EMPTY}"
+        if report is not None:
+            report(Skipped(path, said))
+        else:
+            warn_once(said)
         return {}
 
 
+_warned: set[str] = set()
+_MANY_WARNINGS = 1000
+
+
+def warn_once(said: str) -> None:
+    """Log a warning, unless this process has done so: a command looks at a root more than once."""
+    if said not in _warned:
+        if len(_warned) >= _MANY_WARNINGS:
+            _warned.clear()
+        _warned.add(said)
+        _logger.warning("%s", said)
+
+
 def unclean(fs: FileSystem, facts: RootFacts) -> list[str]:
-    """The partitions of a root that was not closed in order and that have records: they need recovery."""
-    return (
-        [] if facts.clean else [name for name in facts.partitions if _has_records(fs, f"{facts.path}/{name}")]
-    )
+    """The partitions of a root that was not closed cleanly and that were written to: they need recovery."""
+    if facts.clean:
+        return []
+    return [name for name in facts.partitions if _was_written_to(fs, f"{facts.path}/{name}")]
 
 
 def check_clean(fs: FileSystem, facts: RootFacts) -> None:
-    """Refuse a root that was not closed in order, and say what to do."""
+    """Refuse a root that was not closed cleanly, and say what to do."""
     names = unclean(fs, facts)
     if names:
         raise UncleanShutdownError(
@@ -230,22 +261,28 @@ def _is_partition(fs: FileSystem, path: str) -> bool:
     """Whether a directory has a partition's files in it."""
     if not fs.exists(path) or not fs.stat(path).is_directory:
         return False
-    names = {entry.name for entry in fs.list(path) if not entry.is_directory}
-    segments = any(parse_segment_file(name) is not None for name in names)
-    return segments or not names.isdisjoint({PARTITION_METADATA_FILE, LEADER_EPOCH_FILE})
+    files = list_partition(fs, path)
+    return bool(files.parsed) or not {PARTITION_METADATA_FILE, LEADER_EPOCH_FILE}.isdisjoint(files.names)
 
 
-def _has_records(fs: FileSystem, path: str) -> bool:
-    for entry in fs.list(path):
-        file = parse_segment_file(entry.name)
-        if file is None or file.kind is not FileKind.LOG or file.transient is Transient.DELETED:
+def _was_written_to(fs: FileSystem, path: str) -> bool:
+    """Whether a partition has more than the one empty segment that it was made with.
+
+    Logs may be empty because a crash has lost their bytes: other segments and snapshots tell that there were
+    some, and must not be trusted.
+    """
+    bases = set()
+    for name, file in list_partition(fs, path).parsed.items():
+        if file.transient is Transient.DELETED:
             continue
-        try:
-            if fs.stat(f"{path}/{entry.name}").size:
-                return True
-        except FileNotFoundError:
-            continue
-    return False
+        if file.kind in (FileKind.SNAPSHOT, FileKind.TXN_INDEX):
+            return True
+        bases.add(file.offset)
+        if file.kind is FileKind.LOG:
+            with suppress(FileNotFoundError):
+                if fs.stat(f"{path}/{name}").size:
+                    return True
+    return len(bases) > 1
 
 
 # ---- holding
@@ -265,8 +302,6 @@ class Root:
         """What the last clean-shutdown file said; the next one says it again."""
         self.in_order = facts.clean
         """Whether everything in it that nobody here opens can be vouched for."""
-        self.untouched: frozenset[TopicPartition] = frozenset(facts.partitions.values())
-        """Partitions in it that nobody here opens: the checkpoints say of them what they said."""
         self.offline: BaseException | None = None
         """Why it is no longer used."""
         self.checkpoints: dict[Checkpoint, Offsets] = dict(facts.checkpoints)
@@ -302,13 +337,20 @@ class Root:
         self.take_clean_shutdown()
 
     def take_clean_shutdown(self) -> None:
-        """From here on a crash is a crash."""
+        """From here on a crash is a crash, and the checkpoints that were read are on the disk.
+
+        FileExistsError where a directory keeps a checkpoint from being written.
+        """
+        for path in (self.file(kind.value) for kind in Checkpoint):
+            if self.fs.exists(path) and self.fs.stat(path).is_directory:
+                what = "a directory is where a checkpoint has to be written; move it away"
+                raise FileExistsError(errno.EEXIST, what, path)
         if self.fs.exists(self.file(CLEAN_SHUTDOWN_FILE)):
             self.fs.unlink(self.file(CLEAN_SHUTDOWN_FILE))
-            self.fs.sync_directory(self.path)
+        self.fs.sync_directory(self.path)
 
     def update_checkpoint(self, kind: Checkpoint, change: Callable[[Offsets], Offsets]) -> None:
-        """Replace a checkpoint, durably, by what `change` makes of it.
+        """Replace a checkpoint, durably, by what `change` makes of it; one that says so already stays.
 
         One thread at a time computes and writes, so that the newest state is the one that stays. `change`
         may take no lock that is held by somebody who writes a checkpoint.
@@ -316,12 +358,22 @@ class Root:
         with self._writing:
             self.ensure_lock()
             offsets = dict(change(self.checkpoints[kind]))
+            if offsets == self.checkpoints[kind] and self.fs.exists(self.file(kind.value)):
+                return
             write_offset_checkpoint(self.fs, self.file(kind.value), offsets)
             self.checkpoints[kind] = offsets
 
     def add_to_checkpoint(self, kind: Checkpoint, offsets: Offsets) -> None:
         """Say this of some partitions in a checkpoint, durably, and of the others what it says."""
         self.update_checkpoint(kind, lambda known: {**known, **offsets})
+
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """Say nothing of some partitions any more, durably: new logs take their names."""
+        for kind in Checkpoint:
+            if not self.checkpoints[kind].keys().isdisjoint(partitions):
+                self.update_checkpoint(
+                    kind, lambda known: {name: known[name] for name in known if name not in partitions}
+                )
 
     def write_clean_shutdown(self) -> None:
         """Say that all is in order: the very last thing that is done."""
@@ -353,7 +405,7 @@ def hold_root(
     cluster_id: str | None = None,
     lock: bool = True,
 ) -> Root:
-    """Take hold of a root, making it where it is missing and may be; nothing else changes before `claim`.
+    """Take hold of a root, making it if it is missing and may be; nothing else changes before `claim`.
 
     A `node_id` or `cluster_id` other than the root's own is refused: the root is someone else's. Without
     `lock` somebody above holds it already.

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from tidelog.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from tidelog.log.append.info import AppendOrigin, LogAppendInfo
+    from tidelog.log.append.info import AppendOrigin, AppendResult
     from tidelog.log.log import Log
     from tidelog.log.offsets import LogOffsetMetadata, LogOffsets
     from tidelog.log.read.lookups import OffsetTarget
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AppendOrigin",
+    "AppendResult",
     "FetchData",
     "Log",
-    "LogAppendInfo",
     "LogOffsetMetadata",
     "LogOffsets",
     "OffsetTarget",
@@ -41,9 +41,9 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "AppendOrigin": "tidelog.log.append.info",
+        "AppendResult": "tidelog.log.append.info",
         "FetchData": "tidelog.log.read.reading",
         "Log": "tidelog.log.log",
-        "LogAppendInfo": "tidelog.log.append.info",
         "LogOffsetMetadata": "tidelog.log.offsets",
         "LogOffsets": "tidelog.log.offsets",
         "OffsetTarget": "tidelog.log.read.lookups",

@@ -3,10 +3,10 @@
 Invariant: epochs and start offsets both grow from entry to entry. A new entry that breaks it replaces what it
 contradicts: every entry from the end that has its epoch or a later one, or starts at its offset or after it.
 
-The entries are one immutable tuple, replaced whole, so readers need no lock. A method that changes them says
-so with True; `EpochFile` then writes `leader-epoch-checkpoint`. An entry is on the disk before the data it
-tells of counts as written; entries cut off are written, too, but may linger after a crash: the next load cuts
-them again.
+The entries are one immutable tuple, replaced as a whole, so readers need no lock. A method that changes them
+says so with True; `EpochFile` then writes `leader-epoch-checkpoint`. An entry is on the disk before the data
+it tells of counts as written; entries cut off are written, too, but may linger after a crash: the next load
+cuts them again.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ class EpochFile:
 
     @classmethod
     def load(cls, directory: Directory) -> EpochFile:
-        """What the file says; no epochs where there is none."""
+        """What the file says; no epochs if there is none."""
         with directory.lock:
             path = directory.file(LEADER_EPOCH_FILE)
             try:

@@ -6,8 +6,8 @@ to the end of what it has covered. That is the log end of the moment when it beg
 recovery point is never above the log end.
 
 Flushes of one log exclude each other, truncations and closing (`LogState.sync_lock`): what a flush has seen
-is still there when it ends. Appends and rolls go on meanwhile, and leave what they change dirty. A flush that
-waited for another one finds most of its work done.
+is still there when it ends. Appends and rolls continue in the meantime, and leave what they change dirty. A
+flush that waited for another one finds most of its work done.
 
 A sync that fails takes the log offline, for good: see `storage.directory`.
 """
@@ -28,7 +28,9 @@ def flush(state: LogState, *, active: bool = True) -> None:
 
 
 def flush_below(state: LogState, offset: int) -> None:
-    """Flush the segments that begin below `offset`; nothing to do for a log that is closed meanwhile."""
+    """Flush the segments that begin below `offset`; nothing to do for a log that is closed in the
+    meantime.
+    """
     with state.sync_lock:
         if not state.is_closed:
             state.check_writable()
@@ -38,7 +40,8 @@ def flush_below(state: LogState, offset: int) -> None:
 def sync_changes(state: LogState, reach: int) -> None:
     """Sync what has changed in the segments that begin below `reach`, and the names; with the sync lock held.
 
-    Whoever holds the log's lock, too, so that nothing is written meanwhile, has everything on the disk then.
+    Whoever holds the log's lock, too, so that nothing is written in the meantime, has everything on the disk
+    then.
     """
     segments, offsets = state.view
     with state.changing_files("flushing"):

@@ -1,10 +1,10 @@
-"""One partition's log: the coordinator. What it does is done by the modules that it calls.
+"""One partition's log. It coordinates the modules that do the work.
 
     write    one writer at a time (a lock): append, roll, truncate, delete, replace, move the offsets
     read     any number of threads, none of which takes the lock: each works on the view of one moment
 
-Offsets: log start <= last stable <= high watermark <= log end, always (`offsets`). The high watermark is the
-log start when a log is opened, as in Kafka, and moves when it is told to: a log does not know its replicas.
+Offsets: log start <= last stable <= high watermark <= log end, always (`offsets`). When a log is opened, the
+high watermark is the log start, as in Kafka. It moves only by a call: a log does not know its replicas.
 
     with Log.open("/data/orders-0") as log:
         log.append_as_leader([Record(b"value", b"key")])
@@ -27,7 +27,8 @@ from tidelog.errors import InvalidInputError
 from tidelog.log import flushing, truncation
 from tidelog.log.append import appending, linking
 from tidelog.log.append.incoming import AppendOptions, Incoming
-from tidelog.log.append.info import AppendOrigin, LogAppendInfo
+from tidelog.log.append.info import AppendOrigin, AppendResult
+from tidelog.log.append.single_batch import short_way
 from tidelog.log.epochs import EpochFile
 from tidelog.log.offsets import LogOffsetMetadata, LogOffsets
 from tidelog.log.opening.loader import load
@@ -58,12 +59,19 @@ if TYPE_CHECKING:
 __all__ = ["Log"]
 
 
+_CLIENT = AppendOrigin.CLIENT
+
+
 def _clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
 class Log(LogReader):
-    """One partition as Kafka keeps it. Open it with `Log.open`."""
+    """The log of one partition. Open it with `Log.open`."""
+
+    def __init__(self, state: LogState) -> None:
+        super().__init__(state)
+        self._short_way = short_way(state)
 
     @classmethod
     def open(
@@ -84,9 +92,9 @@ class Log(LogReader):
         seed: int | None = None,
         recovered: Callable[[int], None] = lambda size: None,
     ) -> Self:
-        """Open the log in a partition directory (`<topic>-<partition>`), making it where there is none.
+        """Open the log in a partition directory (`<topic>-<partition>`); it is created if there is none.
 
-        `clean` says that it was closed in order, and is trusted; without it, everything past
+        `clean` says that it was closed cleanly, so that it needs no recovery; without it, everything past
         `recovery_point` is checked and rebuilt. `log_start_offset` and `high_watermark` (None: the log start)
         are the root's checkpoints'. `now_ms` is the clock, `seed` makes `segment.jitter.ms` repeatable. A
         `topic_id` is written to `partition.metadata`, or must be the one that is there. `recovered` is told
@@ -95,7 +103,7 @@ class Log(LogReader):
         config = LogConfig() if config is None else config
         path = Path(path).absolute()
         named = parse_partition_directory(path.name)
-        directory = Directory.make(path, fs)
+        directory = Directory.make(path, fs, synced=clean)
         _check_topic_id(directory, topic_id)
         parts = LogParts(
             directory,
@@ -144,14 +152,14 @@ class Log(LogReader):
     # Offsets
 
     def update_high_watermark(self, offset: LogOffsetMetadata | int) -> int:
-        """Move the high watermark, up or down, within [log start, log end]; where it stands then."""
+        """Move the high watermark, up or down, within [log start, log end]. Returns the new one."""
         state = self._state
         with state.lock:
             state.publish_offsets(state.refresh_unstable(state.view.offsets.update_high_watermark(offset)))
             return state.view.offsets.high_watermark.message_offset
 
     def maybe_increment_high_watermark(self, offset: LogOffsetMetadata | int) -> LogOffsetMetadata | None:
-        """Raise the high watermark, not past the log end; the old one, or None where it did not move.
+        """Raise the high watermark, not past the log end; the old one, or None if it did not move.
 
         The same offset on a newer segment counts as higher.
         """
@@ -189,7 +197,11 @@ class Log(LogReader):
             self._state.check_writable()
             return deletion.raise_log_start(self._state, offset)
 
-    delete_records = maybe_increment_log_start_offset
+    def delete_records(self, before_offset: int) -> int:
+        """Move the log start to an offset (up to the high watermark); where it is then."""
+        with self._state.lock:
+            self.maybe_increment_log_start_offset(before_offset)
+            return self._state.view.offsets.log_start
 
     # Writing
 
@@ -201,16 +213,16 @@ class Log(LogReader):
         origin: AppendOrigin = AppendOrigin.CLIENT,
         transaction_version: int = TV_UNKNOWN,
         **options: Unpack[AppendOptions],
-    ) -> LogAppendInfo:
-        """Append records: ready batches as bytes, Arrow columns, or `Record`s; the offsets they were given.
+    ) -> AppendResult:
+        """Append records: encoded batches, Arrow columns, or `Record`s. Returns their offsets.
 
         Batches get their offsets here. `options` are those of `encode_batches`, for records that are no
-        batches yet. An append that breaks a rule is refused whole. Batches that their producer has sent
-        before are not written again: the answer has the offsets of their first append.
-        `transaction_version` is needed for a coordinator's markers.
+        batches yet. An append that breaks a rule is refused as a whole. Batches that their producer has sent
+        before are not written again: the result has the offsets of their first append. `transaction_version`
+        is needed for a coordinator's markers.
         """
-        if type(records) is bytes and origin is AppendOrigin.CLIENT and not options:
-            appended = appending.append_plain(self._state, records, leader_epoch)
+        if type(records) is bytes and origin is _CLIENT and not options and self._short_way is not None:
+            appended: AppendResult | None = self._short_way.append(records, leader_epoch)
             if appended is not None:
                 return appended
         return appending.append_as_leader(
@@ -222,12 +234,36 @@ class Log(LogReader):
             options=options,
         )
 
-    def append_as_follower(self, data: Buffer, leader_epoch: int = (1 << 31) - 1) -> LogAppendInfo:
+    def append_as_only_replica(
+        self,
+        records: Incoming,
+        leader_epoch: int,
+        origin: AppendOrigin,
+        transaction_version: int,
+        options: AppendOptions,
+    ) -> AppendResult:
+        """As `append_as_leader`, and what is appended is replicated: the high watermark follows."""
+        if type(records) is bytes and origin is _CLIENT and not options and self._short_way is not None:
+            appended: AppendResult | None = self._short_way.append(records, leader_epoch, True)
+            if appended is not None:
+                return appended
+        result = appending.append_as_leader(
+            self._state,
+            records,
+            leader_epoch=leader_epoch,
+            origin=origin,
+            transaction_version=transaction_version,
+            options=options,
+        )
+        self.maybe_increment_high_watermark(self._state.view.offsets.log_end)
+        return result
+
+    def append_as_follower(self, data: Buffer, leader_epoch: int = (1 << 31) - 1) -> AppendResult:
         """Append batches with the offsets they have, up to the first of a later epoch than `leader_epoch`."""
         return appending.append_as_follower(self._state, data, leader_epoch)
 
     def link_segment(self, staged: Directory, table: BatchTable, leader_epoch: int) -> bool:
-        """Take over a whole segment (base offset 0) from another directory; False where it must be copied.
+        """Take over a whole segment (base offset 0) from another directory; False if it must be copied.
 
         Its batches, whose headers `table` has, get their offsets and leader epoch in place; see `linking`.
         """
@@ -242,32 +278,32 @@ class Log(LogReader):
             rolling.roll(self._state, expected_next_offset)
 
     def flush(self, *, active: bool = True) -> None:
-        """Return when everything is on the disk; without `active`, an empty active segment is left out.
+        """Wait until everything is on the disk; without `active`, an empty active segment is left out.
 
-        LogOfflineError where that failed. Then, and ever after, nothing that was not on the disk before is
-        vouched for: the log takes no more appends, and has to be recovered.
+        LogOfflineError if that failed. From then on, only what was on the disk before is safe: the log takes
+        no more appends, and must be recovered.
         """
         flushing.flush(self._state, active=active)
 
     @property
     def truncations(self) -> int:
-        """How often it was truncated: who is at work on its segments sees that they may be gone."""
+        """How often it was truncated, for code that works on its segments."""
         return self._state.truncations
 
     def truncate_to(self, offset: int) -> bool:
-        """Remove everything at or after `offset`; whether there was anything."""
+        """Remove everything at or after `offset`. Returns whether there was anything."""
         with self._state.lock:
             self._state.check_writable()
             return truncation.truncate_to(self._state, offset)
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
-        """Remove everything, and go on at `offset`."""
+        """Remove everything, and continue at `offset`."""
         with self._state.lock:
             self._state.check_writable()
             truncation.truncate_fully_and_start_at(self._state, offset, log_start_offset)
 
     def delete_segments(self, segments: Iterable[Segment]) -> int:
-        """Delete the oldest segments (not the active one); the log start moves behind them."""
+        """Delete the oldest segments (not the active one); the log start moves after them."""
         with self._state.lock:
             self._state.check_writable()
             return deletion.delete_segments(self._state, segments)
@@ -301,6 +337,11 @@ class Log(LogReader):
         with self._state.lock:
             return dict(self._state.producers.producers)
 
+    def producer(self, producer_id: int) -> ProducerState | None:
+        """What is remembered of one producer."""
+        with self._state.lock:
+            return self._state.producers.producers.get(producer_id)
+
     @property
     def producer_snapshot_offsets(self) -> Sequence[int]:
         """The offsets of the snapshots there are."""
@@ -333,13 +374,14 @@ class Log(LogReader):
         with self._state.lock:
             before = self._state.config
             self._state.set_config(config)
+            self._short_way = short_way(self._state)
             return before
 
     def close(self) -> None:
-        """Write the producers' state, trim the indexes, flush and let go of the files: an orderly stop.
+        """Write the producers' state, trim the indexes, flush and release the files: a clean shutdown.
 
-        Again is harmless. LogOfflineError where the disk has failed: then the log must be recovered, and
-        `close_handlers` lets go of the files.
+        Calling it again is harmless. LogOfflineError if the disk has failed: then the log must be recovered,
+        and `close_handlers` releases the files.
         """
         if is_orphan(self):
             return
@@ -357,7 +399,7 @@ class Log(LogReader):
                     segment.close()
 
     def close_handlers(self) -> None:
-        """Let go of the files as they are, because their disk failed. The next open must recover."""
+        """Release the files as they are, because their disk failed. The next open must recover."""
         with self._state.lock, self._state.sync_lock:
             self._state.mark_closed()
             for segment in self._state.view.segments:
@@ -367,7 +409,9 @@ class Log(LogReader):
                     segment.close()
 
     def rename(self, name: str) -> None:
-        """Give the directory another name in the same root (`-delete`, `-future`); readers go on reading."""
+        """Give the directory another name in the same root (`-delete`, `-future`); readers continue
+        reading.
+        """
         state = self._state
         with state.lock:
             state.check_writable()

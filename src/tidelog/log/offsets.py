@@ -24,7 +24,7 @@ UNKNOWN_OFFSET = -1
 
 
 class LogOffsetMetadata(NamedTuple):
-    """An offset and, where it is known, the segment that holds it and its byte position there."""
+    """An offset and, if it is known, the segment that holds it and its byte position there."""
 
     message_offset: int
     segment_base_offset: int = UNKNOWN_OFFSET
@@ -171,7 +171,9 @@ class LogOffsets(_Offsets):
     def with_places(
         self, high_watermark: LogOffsetMetadata | None = None, first_unstable: LogOffsetMetadata | None = None
     ) -> LogOffsets:
-        """The same offsets with their places on disk filled in, as far as they have not moved meanwhile."""
+        """The same offsets with their places on disk filled in, as far as they have not moved in the
+        meantime.
+        """
         mark, unstable = self.high_watermark, self.first_unstable
         if high_watermark is not None and high_watermark.message_offset == mark.message_offset:
             mark = high_watermark

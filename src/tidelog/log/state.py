@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.config import LogConfig
 from tidelog.errors import LogClosedError, LogOfflineError
-from tidelog.kernels.plain import PlainBatch
 from tidelog.log.epochs import EpochFile
 from tidelog.log.offsets import LogOffsetMetadata, LogOffsets
 from tidelog.log.producers.producers import ProducerStateManager
@@ -28,7 +27,7 @@ from tidelog.log.scheduling import Scheduler
 from tidelog.log.segments.segments import LogSegments
 from tidelog.segment import ActiveSegment
 from tidelog.storage import Directory
-from tidelog.types import Codec, TimestampType, TopicPartition
+from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -96,8 +95,6 @@ class LogState:
         self.max_segment_bytes = config.max_segment_bytes
         self.max_segment_ms = config.max_segment_ms
         self.flush_messages = config.flush_messages
-        self.plain = _plain_batches(config)
-        """Takes the batches that need no more than a stamp; None where the config leaves no such batch."""
 
     # Whether it can be used
 
@@ -127,7 +124,7 @@ class LogState:
             self.check_readable()
             why = self._offline or self.directory.failure
             raise LogOfflineError(
-                f"{self.directory.path} is offline since its disk failed ({why}); open it anew"
+                f"{self.directory.path} is offline since its disk failed ({why}); open it again"
             ) from why
 
     def mark_closed(self) -> None:
@@ -223,16 +220,3 @@ def first_unsynced(segments: LogSegments, start: int = 0) -> int:
         if not segment.is_synced:
             return segment.base_offset
     return segments.last.base_offset
-
-
-def _plain_batches(config: LogConfig) -> PlainBatch | None:
-    if config.message_timestamp_type is not TimestampType.CREATE_TIME:
-        return None
-    if config.target_codec(Codec.NONE) is not Codec.NONE:
-        return None
-    return PlainBatch(
-        config.max_message_bytes,
-        config.message_timestamp_before_max_ms,
-        config.message_timestamp_after_max_ms,
-        config.compact,
-    )

@@ -1,12 +1,13 @@
-"""Cutting a log's end off: a follower that has diverged, or a log that starts anew.
+"""Cutting a log's end off: a follower that has diverged, or a log that starts again.
 
-Readers see the shorter log first; then files go. The segment that holds the target becomes the active one,
-and everything behind the target goes with the leader epochs that start there, the transactions in the index,
-and the producers' state, which is rebuilt up to it (`producer_loading`).
+1. The producers' state is rebuilt up to the target (`producers.loading`): a transaction whose marker goes is
+   open again, and no committed read may see its records from the moment on at which the marker is not there.
+2. Readers see the shorter log; the segment that holds the target becomes the active one.
+3. Files go, and everything behind the target with them: leader epochs, transactions in the index.
 
 A truncation is on the disk when it returns: the cut file and indexes, the names of segments and snapshots
 that went, the epochs. Until then nothing is written behind the target, so nothing that is acknowledged later
-can meet old records at its offsets after a power cut. No flush runs meanwhile (`flushing`).
+can meet old records at its offsets after a power cut. No flush runs in the meantime (`flushing`).
 """
 
 from __future__ import annotations
@@ -37,23 +38,22 @@ def truncate_to(state: LogState, target: int) -> bool:
         truncate_fully_and_start_at(state, target)
         return True
     gone = [segment for segment in segments if segment.base_offset > target]
-    last = list(segments)[-len(gone) - 1]
+    kept = [segment for segment in segments if segment.base_offset <= target]
+    last = kept[-1]
     found = last.translate_offset(target)
     end = LogOffsetMetadata(target, last.base_offset, last.size if found is None else found.position)
     with state.sync_lock, state.changing_files("truncating"):
+        _reload_producers(state, LogSegments(kept), target)
         active = _activated(state, last)
-        left = LogSegments((*(one for one in segments if one.base_offset < last.base_offset), active))
         state.active = active
-        state.publish(left, offsets.with_log_end(end))
+        state.publish(LogSegments((*kept[:-1], active)), state.refresh_unstable(offsets.with_log_end(end)))
         state.note_cut(target)
         delete_files(state, gone)
         if gone:  # recovery looks at the last segment, wherever its point is: it must be this one
             state.directory.sync()
         active.truncate_to(target)
         state.epochs.truncate_from_end(target)
-        _reload_producers(state, target)
         sync_changes(state, target + 1)
-    state.publish_offsets(state.refresh_unstable(state.view.offsets))
     return True
 
 
@@ -68,7 +68,7 @@ def _activated(state: LogState, segment: object) -> ActiveSegment:
 def truncate_fully_and_start_at(
     state: LogState, new_offset: int, log_start_offset: int | None = None
 ) -> None:
-    """Remove everything; the log goes on at `new_offset`, its start, if no earlier one is given."""
+    """Remove everything; the log continues at `new_offset`, its start, if no earlier one is given."""
     start = new_offset if log_start_offset is None else log_start_offset
     if not 0 <= start <= new_offset:
         raise InvalidInputError(f"a log that goes on at {new_offset} cannot start at {start}")
@@ -84,17 +84,22 @@ def truncate_fully_and_start_at(
         state.later("delete-file", delete)
         state.epochs.clear()
         state.snapshots.delete(state.producers.truncate_fully_and_start_at(new_offset))
-        _reload_producers(state, new_offset)
+        _reload_producers(state, state.view.segments, new_offset)
         sync_changes(state, new_offset + 1)
-    state.publish_offsets(state.refresh_unstable(state.view.offsets))
 
 
-def _reload_producers(state: LogState, end_offset: int) -> None:
+def _reload_producers(state: LogState, segments: LogSegments, end_offset: int) -> None:
+    """Make the producers' state that of a log of these segments; as it was, where that cannot be read.
+
+    What lies below the log start counts, as it does when the log start is raised: a crash may bring it back.
+    """
+    producers = state.producers.renewed(state.producers.snapshot_offsets)
     rebuild_producers(
-        state.producers,
+        producers,
         state.snapshots,
-        state.view.segments,
-        log_start_offset=state.view.offsets.log_start,
+        segments,
+        log_start_offset=segments.first.base_offset,
         last_offset=end_offset,
         now_ms=state.now_ms,
     )
+    state.producers = producers

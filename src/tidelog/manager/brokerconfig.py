@@ -9,8 +9,8 @@ set counts, others are not even looked at beyond being well formed:
     flush.ms            log.flush.interval.ms > log.flush.scheduler.interval.ms
     others              log.<key>, log.cleaner.<key>, <key>, or a name of their own (the table below)
 
-Keys that are not about logs are passed over, as they belong to the rest of a broker. Keys that begin with
-`log.` and mean nothing to Kafka are kept in `BrokerConfig.unknown`: most likely they are misspelt.
+Keys that are not about logs are skipped, as they belong to the rest of a broker. Keys that begin with `log.`
+and mean nothing to Kafka are kept in `BrokerConfig.unknown`: most likely they are misspelt.
 """
 
 from __future__ import annotations
@@ -124,63 +124,89 @@ class BrokerConfig:
     unknown: tuple[str, ...] = ()
     """Keys that begin with `log.` and mean nothing."""
 
-    num_partitions: int = _row("num.partitions", _INT, 1, 1, "Partitions of a topic that says nothing.")
+    num_partitions: int = _row(
+        "num.partitions", _INT, 1, 1, "The default number of partitions of a new topic."
+    )
     num_recovery_threads_per_data_dir: int = _row(
-        "num.recovery.threads.per.data.dir", _INT, 2, 1, "Logs of a root that are loaded at a time."
+        "num.recovery.threads.per.data.dir",
+        _INT,
+        2,
+        1,
+        "The number of logs of a root that are loaded in parallel.",
     )
     log_retention_check_interval_ms: int = _row(
-        "log.retention.check.interval.ms", _LONG, 5 * _MINUTE_MS, 1, "Time between two looks at retention."
+        "log.retention.check.interval.ms", _LONG, 5 * _MINUTE_MS, 1, "Time between retention checks."
     )
     log_flush_scheduler_interval_ms: int = _row(
-        "log.flush.scheduler.interval.ms", _LONG, _LONG_MAX, None, "Time between two looks at flush.ms."
+        "log.flush.scheduler.interval.ms", _LONG, _LONG_MAX, None, "Time between checks of flush.ms."
     )
     log_flush_offset_checkpoint_interval_ms: int = _row(
-        "log.flush.offset.checkpoint.interval.ms", _INT, _MINUTE_MS, 0, "Time between recovery checkpoints."
+        "log.flush.offset.checkpoint.interval.ms",
+        _INT,
+        _MINUTE_MS,
+        0,
+        "Time between writes of the recovery-point checkpoint.",
     )
     log_flush_start_offset_checkpoint_interval_ms: int = _row(
-        "log.flush.start.offset.checkpoint.interval.ms", _INT, _MINUTE_MS, 0, "Likewise, of log starts."
+        "log.flush.start.offset.checkpoint.interval.ms",
+        _INT,
+        _MINUTE_MS,
+        0,
+        "Time between writes of the log-start checkpoint.",
     )
     log_initial_task_delay_ms: int = _row(
-        "log.initial.task.delay.ms", _LONG, 30 * _SECOND_MS, 0, "Time before the first of all these."
+        "log.initial.task.delay.ms", _LONG, 30 * _SECOND_MS, 0, "Delay before the first background task."
     )
     replica_high_watermark_checkpoint_interval_ms: int = _row(
-        "replica.high.watermark.checkpoint.interval.ms", _LONG, 5 * _SECOND_MS, 1, "Likewise, of watermarks."
+        "replica.high.watermark.checkpoint.interval.ms",
+        _LONG,
+        5 * _SECOND_MS,
+        1,
+        "Time between writes of the high-watermark checkpoint.",
     )
     producer_id_expiration_ms: int = _row(
         "producer.id.expiration.ms",
         _INT,
         24 * _HOUR_MS,
         1,
-        "A producer that is silent for this long is gone.",
+        "A producer that is silent for this long is forgotten.",
     )
     producer_id_expiration_check_interval_ms: int = _row(
         "producer.id.expiration.check.interval.ms",
         _INT,
         10 * _MINUTE_MS,
         1,
-        "Time between two looks at that.",
+        "Time between checks for expired producers.",
     )
     log_cleaner_enable: bool = _row(
         "log.cleaner.enable", _BOOLEAN, True, None, "Whether compacted topics are compacted."
     )
     log_cleaner_backoff_ms: int = _row(
-        "log.cleaner.backoff.ms", _LONG, 15 * _SECOND_MS, 0, "Time between two looks when no log is due."
+        "log.cleaner.backoff.ms",
+        _LONG,
+        15 * _SECOND_MS,
+        0,
+        "Time between checks when no log needs compaction.",
     )
     log_cleaner_dedupe_buffer_size: int = _row(
-        "log.cleaner.dedupe.buffer.size", _LONG, 128 << 20, 1 << 20, "Memory for the offsets of keys."
+        "log.cleaner.dedupe.buffer.size", _LONG, 128 << 20, 1 << 20, "Memory for the map of keys and offsets."
     )
     log_cleaner_io_buffer_load_factor: float = _row(
-        "log.cleaner.io.buffer.load.factor", _DOUBLE, 0.9, 0, "How full that may become.", 1
+        "log.cleaner.io.buffer.load.factor", _DOUBLE, 0.9, 0, "How full the map of keys may become.", 1
     )
     log_cleaner_io_max_bytes_per_second: float = _row(
         "log.cleaner.io.max.bytes.per.second",
         _DOUBLE,
         sys.float_info.max,
         1,
-        "How much compaction reads and writes on average.",
+        "The average rate at which compaction reads and writes.",
     )
     transaction_max_timeout_ms: int = _row(
-        "transaction.max.timeout.ms", _INT, 15 * _MINUTE_MS, 1, "No transaction lasts longer."
+        "transaction.max.timeout.ms",
+        _INT,
+        15 * _MINUTE_MS,
+        1,
+        "The longest time that a transaction may stay open.",
     )
 
     @classmethod

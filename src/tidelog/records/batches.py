@@ -39,7 +39,15 @@ from tidelog.records.faults import Fault, fault_error
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["HEADER_SIZE", "BatchScan", "BatchTable", "first_disorder", "scan_batches", "walk_batches"]
+__all__ = [
+    "HEADER_SIZE",
+    "BatchScan",
+    "BatchTable",
+    "Column",
+    "first_disorder",
+    "scan_batches",
+    "walk_batches",
+]
 
 HEADER_SIZE = 61
 """Bytes of a v2 batch before its first record."""
@@ -52,7 +60,28 @@ Int64s = npt.NDArray[np.int64]
 assert _checksums  # imported for its effect: it gives the scan kernel its hardware CRC
 
 
-class _Column:
+class Column:
+    """The columns of a table of batches, for those who work on its rows as numbers."""
+
+    POSITION = 0
+    SIZE = 1
+    BASE_OFFSET = 2
+    LAST_OFFSET = 3
+    LEADER_EPOCH = 4
+    MAGIC = 5
+    ATTRIBUTES = 6
+    BASE_TIMESTAMP = 7
+    MAX_TIMESTAMP = 8
+    PRODUCER_ID = 9
+    PRODUCER_EPOCH = 10
+    BASE_SEQUENCE = 11
+    COUNT = 12
+    CRC = 13
+    MARK = 14
+    """For whoever works on the table; the scan leaves it as it is."""
+
+
+class _Field:
     """One field of all batches."""
 
     def __init__(self, index: int, doc: str) -> None:
@@ -89,20 +118,22 @@ class BatchTable:
             return "BatchTable(empty)"
         return f"BatchTable({len(self)} batches, offsets {self.base_offset[0]}..{self.last_offset[-1]})"
 
-    position = _Column(0, "Byte position in the file.")
-    size = _Column(1, "Whole size in bytes, with offset and length fields.")
-    base_offset = _Column(2, "Offset of the first record (of the last, in a magic 0/1 wrapper).")
-    last_offset = _Column(3, "Offset of the last record, removed ones counted.")
-    leader_epoch = _Column(4, "Partition leader epoch, -1 in magic 0/1.")
-    magic = _Column(5, "Format version: 0, 1 or 2.")
-    attributes = _Column(6, "The attributes as stored.")
-    base_timestamp = _Column(7, "Base timestamp, or the delete horizon.")
-    max_timestamp = _Column(8, "Largest timestamp, -1 in magic 0.")
-    producer_id = _Column(9, "Producer id, -1 for none.")
-    producer_epoch = _Column(10, "Producer epoch, -1 for none.")
-    base_sequence = _Column(11, "Sequence of the first record, -1 for none.")
-    count = _Column(12, "Number of records (1 in magic 0/1).")
-    crc = _Column(13, "Stored checksum.")
+    position = _Field(Column.POSITION, "Byte position in the file.")
+    size = _Field(Column.SIZE, "Whole size in bytes, with offset and length fields.")
+    base_offset = _Field(
+        Column.BASE_OFFSET, "Offset of the first record (of a magic 0/1 wrapper: of the last)."
+    )
+    last_offset = _Field(Column.LAST_OFFSET, "Offset of the last record, removed ones counted.")
+    leader_epoch = _Field(Column.LEADER_EPOCH, "Partition leader epoch, -1 in magic 0/1.")
+    magic = _Field(Column.MAGIC, "Format version: 0, 1 or 2.")
+    attributes = _Field(Column.ATTRIBUTES, "The attributes as stored.")
+    base_timestamp = _Field(Column.BASE_TIMESTAMP, "Base timestamp, or the delete horizon.")
+    max_timestamp = _Field(Column.MAX_TIMESTAMP, "Largest timestamp, -1 in magic 0.")
+    producer_id = _Field(Column.PRODUCER_ID, "Producer id, -1 for none.")
+    producer_epoch = _Field(Column.PRODUCER_EPOCH, "Producer epoch, -1 for none.")
+    base_sequence = _Field(Column.BASE_SEQUENCE, "Sequence of the first record, -1 for none.")
+    count = _Field(Column.COUNT, "Number of records (1 in magic 0/1).")
+    crc = _Field(Column.CRC, "Stored checksum.")
 
     @property
     def codec(self) -> Int64s:
@@ -137,7 +168,7 @@ class BatchTable:
     @property
     def end(self) -> int:
         """Position just after the last batch."""
-        return int(self.rows[-1, 0] + self.rows[-1, 1])
+        return int(self.rows[-1, Column.POSITION] + self.rows[-1, Column.SIZE])
 
 
 def first_disorder(
@@ -206,7 +237,7 @@ def scan_batches(
     if not code:
         return BatchScan(BatchTable(rows[:n]), stop, None)
     enough = stop - origin + 17 <= end
-    offset = int(rows[n, 2]) if enough and n < len(rows) else None
+    offset = int(rows[n, Column.BASE_OFFSET]) if enough and n < len(rows) else None
     fault = fault_error(
         code,
         position=stop,

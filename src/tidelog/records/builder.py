@@ -27,9 +27,8 @@ from tidelog.errors import (
     TidelogError,
 )
 from tidelog.kernels import encode as _kernel
-from tidelog.kernels.seal import seal
-from tidelog.records.batches import HEADER_SIZE, BatchTable
-from tidelog.records.compression import compress
+from tidelog.records.batches import HEADER_SIZE, BatchTable, Column
+from tidelog.records.compressed_batches import compress_batches
 from tidelog.records.inputs import InputRecords
 from tidelog.types import Codec, TimestampType
 
@@ -85,7 +84,7 @@ class EncodedBatches:
 
     def __iter__(self) -> Iterator[memoryview]:
         """The bytes of each batch."""
-        for position, size in self.table.rows[:, :2].tolist():
+        for position, size in self.table.rows[:, : Column.BASE_OFFSET].tolist():
             yield self.data[position : position + size]
 
 
@@ -133,7 +132,7 @@ def encode_batches(
     if not records.count:
         return EncodedBatches(memoryview(b""), BatchTable(np.empty((0, 16), dtype=np.int64)))
     plain = _encode(records, template, max_batch_records, max_batch_bytes, sealed=codec == Codec.NONE)
-    return plain if codec == Codec.NONE else _compressed(plain, codec, level)
+    return plain if codec == Codec.NONE else _compressed(plain, level)
 
 
 def _encode(
@@ -161,24 +160,10 @@ def _most_batches(records: InputRecords, max_records: int, max_bytes: int) -> in
     return min(records.count, by_count + by_size)
 
 
-def _compressed(plain: EncodedBatches, codec: Codec, level: int | None) -> EncodedBatches:
+def _compressed(plain: EncodedBatches, level: int | None) -> EncodedBatches:
     """The same batches with their records compressed."""
-    rows = plain.table.rows
-    gap = bytes(HEADER_SIZE)
-    parts: list[bytes] = []
-    for batch in plain:
-        parts += (gap, compress(codec, batch[HEADER_SIZE:], level=level))
-    data = bytearray().join(parts)
-    sizes = np.fromiter(map(len, parts), dtype=np.int64, count=len(parts)).reshape(-1, 2).sum(axis=1)
-    if int(sizes.max()) > _INT32_MAX:
-        raise RecordTooLargeError(
-            f"a batch is larger than {_INT32_MAX} bytes after compression with {codec.label}"
-        )
-    rows[:, 0] = np.cumsum(sizes) - sizes
-    rows[:, 1] = sizes
-    out = np.frombuffer(data, dtype=np.uint8)
-    seal(out, rows)
-    return EncodedBatches(out.data, BatchTable(rows))
+    every = np.ones(len(plain.table), dtype=np.bool_)
+    return EncodedBatches(compress_batches(plain.data, plain.table, every, level), plain.table)
 
 
 def _attributes(

@@ -57,7 +57,7 @@ def _lend_libraries() -> bool:
 
 
 def _function() -> Callable[[bytes], int] | None:
-    """CRC-32C for kernels that are not compiled; None where the package is missing."""
+    """CRC-32C for kernels that are not compiled; None if the package is missing."""
     if COMPILED:
         return None
     try:

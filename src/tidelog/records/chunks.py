@@ -26,7 +26,7 @@ from tidelog.kernels import runs as _runs
 from tidelog.kernels import scan as _scan
 from tidelog.kernels.headers import count_headers
 from tidelog.kernels.scratch import Scratch
-from tidelog.records.batches import HEADER_SIZE, BatchTable
+from tidelog.records.batches import HEADER_SIZE, BatchTable, Column
 from tidelog.records.columns import ChunkColumns, constant_int, constant_string
 from tidelog.records.facts import BatchFacts
 from tidelog.records.faults import Fault, fault_error
@@ -141,22 +141,23 @@ class ChunkDecoder:
     def _single(self, part: BatchTable) -> pa.RecordBatch:
         """One batch, however large: measured first, then decoded."""
         row: list[int] = part.rows[0].tolist()
-        start, magic, count = row[0] - self._origin, row[5], row[12]
-        payload: bytes | memoryview = self._view[start + HEADER_SIZE : start + row[1]]
+        start, magic, count = row[Column.POSITION] - self._origin, row[Column.MAGIC], row[Column.COUNT]
+        payload: bytes | memoryview = self._view[start + HEADER_SIZE : start + row[Column.SIZE]]
         if self._verify(part, 0, 1) == 0:
             raise self._error(part, 0, Fault.CHECKSUM)
-        if row[6] & 7:
+        if row[Column.ATTRIBUTES] & 7:
             payload = self._payloads.payload(row)
         size = len(payload)
         last = 0
         if magic < 2:
-            count, last = self._payloads.count(row, payload) if row[6] & 7 else (1, 0)
-            size = max(size, row[1])
+            count, last = self._payloads.count(row, payload) if row[Column.ATTRIBUTES] & 7 else (1, 0)
+            size = max(size, row[Column.SIZE])
         elif not 0 <= count <= size // MIN_RECORD_SIZE:
             raise self._error(part, 0, Fault.COUNT_MISMATCH)
         if size > COLUMN_LIMIT - _SLACK:
             raise InvalidInputError(
-                f"the batch at offset {row[2]} takes over 2 GiB and does not fit an Arrow column"
+                f"the batch at offset {row[Column.BASE_OFFSET]} takes over 2 GiB "
+                "and does not fit an Arrow column"
             )
         headers = (
             count_headers(payload, 0, size, count) if self._projection.wants("headers") and magic == 2 else 0
@@ -166,7 +167,7 @@ class ChunkDecoder:
         columns = ChunkColumns(self._projection, part.rows, count, size, headers)
         if magic == 2:
             fault = _runs.take_payload(columns.kernel, payload)
-        elif row[6] & 7:
+        elif row[Column.ATTRIBUTES] & 7:
             fault = _messages.take_message_set(columns.kernel, payload, count, last)
         else:
             fault = _messages.take_messages(columns.kernel, self._view, self._origin, 1, False)
@@ -218,7 +219,7 @@ class ChunkDecoder:
                 last_verified = self._verify(part, first + at, min(last, first + at + _VERIFY_BATCHES))
             if first + at >= last_verified:
                 return Fault.CHECKSUM
-            fault = _runs.take_payload(target, payload(row) if row[12] else b"")
+            fault = _runs.take_payload(target, payload(row) if row[Column.COUNT] else b"")
             if fault:
                 return fault
         return 0
@@ -249,8 +250,15 @@ class ChunkDecoder:
         row = part.rows[batch].tolist()
         reason = None
         if fault == Fault.COUNT_MISMATCH:
-            reason = f"a batch of {row[1]} bytes does not hold the {row[12]} records that it says"
-        return fault_error(fault, position=row[0], offset=row[2], source=self._source, reason=reason)
+            size, count = row[Column.SIZE], row[Column.COUNT]
+            reason = f"a batch of {size} bytes does not hold the {count} records that it says"
+        return fault_error(
+            fault,
+            position=row[Column.POSITION],
+            offset=row[Column.BASE_OFFSET],
+            source=self._source,
+            reason=reason,
+        )
 
     def _assemble(
         self, part: BatchTable, counts: dict[int, int], columns: ChunkColumns, timestamp_type: int

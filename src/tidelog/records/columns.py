@@ -117,7 +117,7 @@ class _BytesColumn:
 
 
 class _HeaderColumn:
-    """Headers: a list per record (null where there are none) of key and value."""
+    """Headers: a list per record (null if there are none) of key and value."""
 
     def __init__(self, rows: int, headers: int, size: int) -> None:
         self._ends = pa.allocate_buffer(4 * (rows + 1))

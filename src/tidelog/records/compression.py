@@ -147,7 +147,9 @@ def _gunzip_member(data: memoryview, limit: int) -> tuple[bytes, bytes]:
 
 
 def _gzip_header_is_whole(rest: bytes) -> bool:
-    """Whether Java goes on: more than the bytes of a smallest member are left, and its header can be read."""
+    """Whether Java continues: more than the bytes of a smallest member are left, and its header can be
+    read.
+    """
     if len(rest) <= 18:
         return False
     flags = rest[3]

@@ -74,7 +74,7 @@ class BatchFacts:
         return bases
 
     def _sequences(self) -> npt.NDArray[np.int32]:
-        """Base sequence plus offset delta, going on at 0 after 2^31-1; -1 where a batch has none."""
+        """Base sequence plus offset delta, continuing at 0 after 2^31-1; -1 where a batch has none."""
         if self._offsets is None:
             raise ValueError("sequences need the offsets")
         base = np.repeat(self._table.base_sequence, self._counts)

@@ -32,7 +32,7 @@ _OVERHEAD = 12  # offset and length fields, which the length does not count
 def find_batch(buffer: Buffer, start: int, end: int, offsets: range) -> int | None:
     """The position of the first v2 batch in buffer[start:end] whose offsets lie within `offsets`.
 
-    It begins there, but may reach up to the buffer's end. None where there is none.
+    It begins there, but may reach up to the buffer's end. None if there is none.
     """
     view = memoryview(buffer).cast("B")
     last = min(end, len(view) - HEADER_SIZE + 1)

@@ -48,7 +48,7 @@ class CodecLibrary:
         self._package = package
 
     def __getattr__(self, name: str) -> Any:
-        """Something of the module; MissingLibraryError where it is not installed."""
+        """Something of the module; MissingLibraryError if it is not installed."""
         try:
             found = getattr(import_module(self._module), name)
         except ImportError as error:
@@ -82,7 +82,7 @@ def gzip_compressor() -> Callable[[memoryview], bytes]:
 
 
 def open_library(module: str) -> ctypes.CDLL | None:
-    """The C library that the extension `module` is or links to; None where there is none."""
+    """The C library that the extension `module` is or links to; None if there is none."""
     try:
         spec = importlib.util.find_spec(module)
         return ctypes.CDLL(spec.origin) if spec and spec.origin else None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from tidelog.errors import CompressionError, RecordOverrunError, UnknownCodecError
 from tidelog.kernels.messages import count_messages
-from tidelog.records.batches import HEADER_SIZE
+from tidelog.records.batches import HEADER_SIZE, Column
 from tidelog.records.compression import decompress
 from tidelog.records.faults import fault_error
 
@@ -38,15 +38,17 @@ class Payloads:
 
     def where(self, row: list[int]) -> Where:
         """Where the batch is."""
-        return {"position": row[0], "offset": row[2], "source": self._source}
+        return {"position": row[Column.POSITION], "offset": row[Column.BASE_OFFSET], "source": self._source}
 
     def payload(self, row: list[int]) -> bytes | memoryview:
         """Its decompressed records or messages."""
-        start = row[0] - self._origin
-        magic = row[5]
-        data = self._view[start + HEADER_SIZE : start + row[1]] if magic == 2 else self._wrapped(row)
+        start = row[Column.POSITION] - self._origin
+        magic = row[Column.MAGIC]
+        data = (
+            self._view[start + HEADER_SIZE : start + row[Column.SIZE]] if magic == 2 else self._wrapped(row)
+        )
         try:
-            return decompress(row[6] & 7, data, magic=magic, limit=self._limit)
+            return decompress(row[Column.ATTRIBUTES] & 7, data, magic=magic, limit=self._limit)
         except (CompressionError, UnknownCodecError) as error:
             raise type(error)(error.reason, **self.where(row)) from error
 
@@ -54,14 +56,16 @@ class Payloads:
         """How many messages a wrapper's payload holds, and the offset of the last."""
         messages, last = count_messages(payload)
         if messages < 0:
-            raise fault_error(-messages, position=row[0], offset=row[2], source=self._source)
+            raise fault_error(
+                -messages, position=row[Column.POSITION], offset=row[Column.BASE_OFFSET], source=self._source
+            )
         return messages, last
 
     def _wrapped(self, row: list[int]) -> memoryview:
         """A wrapper's value."""
-        start = row[0] - self._origin
-        message = self._view[start : start + row[1]]
-        key = _field(message, 26 if row[5] == 1 else 18)
+        start = row[Column.POSITION] - self._origin
+        message = self._view[start : start + row[Column.SIZE]]
+        key = _field(message, 26 if row[Column.MAGIC] == 1 else 18)
         value = _field(message, key[1]) if key else None
         if value is None or value[2]:
             raise RecordOverrunError("a compressed message has no sound key and value", **self.where(row))
@@ -69,7 +73,7 @@ class Payloads:
 
 
 def _field(message: memoryview, at: int) -> tuple[int, int, bool] | None:
-    """Start, end and nullness of the key or value at `at`; None where it reaches outside the message."""
+    """Start, end and nullness of the key or value at `at`; None if it reaches outside the message."""
     if at + 4 > len(message):
         return None
     length = int.from_bytes(message[at : at + 4], "big", signed=True)

@@ -174,7 +174,7 @@ def _headers(given: Any) -> tuple[Header, ...]:
 def _milliseconds(timestamp: Any) -> int | None:
     if isinstance(timestamp, datetime):
         if timestamp.tzinfo is None:
-            raise InvalidInputError(f"{timestamp} has no time zone; say which with tzinfo")
+            raise InvalidInputError(f"{timestamp} has no time zone; set tzinfo")
         return round(timestamp.timestamp() * 1000)
     return cast("int | None", timestamp)
 
@@ -208,7 +208,7 @@ def from_arrow(batch: pa.RecordBatch) -> Iterator[StoredRecord]:
     """The rows of a decoded record batch (see `records.schema`).
 
     `offset`, `timestamp` (or `timestamp_ms`), `timestampType`, `key` and `value` must be there; fields whose
-    columns were not decoded keep their defaults, columns that are no fields are passed over.
+    columns were not decoded keep their defaults, columns that are no fields are skipped.
     """
     names = set(batch.schema.names)
     missing = [name for name in _WANTED if name not in names]

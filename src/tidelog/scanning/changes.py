@@ -1,11 +1,11 @@
 """Damage, or a file that its writer changed while it was read?
 
-Nothing is locked: a writer may cut the file, write it anew or put another in its place between two reads, and
-what was read then makes no sense. That is not damage, and reading again helps. Damage stays where it is. So a
-fault is looked at once more:
+Nothing is locked: a writer may cut the file, write it again or put another in its place between two reads,
+and what was read then makes no sense. That is not damage, and reading again helps. Damage stays where it is.
+So a fault is looked at once more:
 
 1. A file that has not been changed since the read was planned, nor in the minute before, is damaged.
-2. Else it is opened anew and read from its start. If the same batch is at fault again, it is damaged.
+2. Else it is opened again and read from its start. If the same batch is at fault again, it is damaged.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def was_changed(
 def offset_at(url: str, name: str, position: int) -> int:
     """The least offset that the batch at a position can have, told by those before it and not by an index.
 
-    Raises CorruptRecordError where no batch begins there.
+    Raises CorruptRecordError if no batch begins there.
     """
     floor, source = 0, f"{url}/{name}"
     for _, _, table in _walk(open_volume(url).view(name), source):

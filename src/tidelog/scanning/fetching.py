@@ -59,7 +59,7 @@ class LogEnds:
 def log_ends(partition: Partition) -> LogEnds:
     """Look where a partition's log begins and ends.
 
-    The high watermark is the checkpoint's; the log end where there is no checkpoint.
+    The high watermark is the checkpoint's; the log end if there is no checkpoint.
     """
     start = partition.log_start_offset
     end, fault = find_log_end(partition)
@@ -79,7 +79,7 @@ class FoundBatch:
 
 
 def find_batch(partition: Partition, offset: int) -> FoundBatch | None:
-    """The batch that holds `offset`, or the next one; None behind the last."""
+    """The batch that holds `offset`, or the next one; None after the last."""
     for segment in segments_in_range(partition.segments, offset, NO_END):
         found = find_in_segment(partition, segment, offset)
         if found is not None:
@@ -88,7 +88,7 @@ def find_batch(partition: Partition, offset: int) -> FoundBatch | None:
 
 
 def find_in_segment(partition: Partition, segment: SegmentFacts, offset: int) -> FoundBatch | None:
-    """The batch of a segment that holds `offset`, or the next one; None behind its last."""
+    """The batch of a segment that holds `offset`, or the next one; None after its last."""
     entry = partition.offset_index(segment).lookup(offset)
     for data, origin, table in _batches_from(partition, segment, entry, offset):
         # Those whose last offset is lower are not among them.

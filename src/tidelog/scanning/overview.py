@@ -17,7 +17,7 @@ from tidelog.records.batches import BatchTable
 from tidelog.scanning.partitions import Partition, SegmentFacts
 from tidelog.scanning.stability import read_segment
 from tidelog.scanning.volumes import FileView
-from tidelog.storage.names import DirectoryState, FileKind, Transient, format_segment_file, parse_segment_file
+from tidelog.storage.names import DirectoryState, FileKind, format_segment_file
 from tidelog.types import Codec, TopicPartition
 
 __all__ = ["Overview", "overview"]
@@ -29,7 +29,7 @@ _CODECS = {int(codec): codec.label for codec in Codec}
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """A partition at a glance. Timestamps are -1 where there is none."""
+    """A partition at a glance. Timestamps are -1 if there is none."""
 
     url: str
     topic_partition: TopicPartition
@@ -101,9 +101,7 @@ def _look_at_files(partition: Partition) -> tuple[list[str], list[str]]:
     lacking = sum(FileKind.OFFSET_INDEX not in segment.kinds for segment in partition.segments)
     if lacking:
         damage.append(f"{lacking} segments have no offset index")
-    names = [name for name, is_directory in partition.volume.names() if not is_directory]
-    parsed = [found for name in names if (found := parse_segment_file(name)) is not None]
-    waiting = sum(one.transient is not Transient.NONE for one in parsed)
+    waiting = len(partition.files().transient)
     if waiting:
         notes.append(f"{waiting} files wait for the next start (.cleaned, .swap or .deleted)")
     if not partition.segments:

@@ -1,26 +1,27 @@
 """What is on disk: the partitions under a path, their segments and what their small files say. Nothing is
 locked.
 
-A path is a root directory (of partitions), a partition directory, a list of them, or a glob; on this
-machine or behind an fsspec URL. Segments are the `.log` files that a reader may see: not `.deleted`,
-`.cleaned` or `.swap` ones. The log start offset is the checkpoint's, if the root has one, or the first
-segment's base offset. Partitions that a bulk write is being published to are seen as they were before it.
-Directories marked `-delete`, `-future` and `-stray` are passed over unless they are asked for; the root's
-checkpoints say nothing of them.
+A path is a root directory (of partitions), a partition directory, a list of them, or a glob; on this machine
+or behind an fsspec URL. Segments are the `.log` files that a reader may see: not `.deleted`, `.cleaned` or
+`.swap` ones. The log start offset is the checkpoint's, if the root has one, or the first segment's base
+offset. Partitions that a bulk write is being published to are seen as they were before it. Directories marked
+`-delete`, `-future` and `-stray` are skipped unless they are asked for; the root's checkpoints say nothing of
+them.
 """
 
 from __future__ import annotations
 
-import logging
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TypeVar
 
 from tidelog.errors import DataLossError, InvalidIndexError, InvalidInputError
 from tidelog.index import OffsetIndex, TimeIndex
+from tidelog.layout.partitions import PartitionFiles
+from tidelog.layout.roots import TAKEN_AS_EMPTY, warn_once
 from tidelog.scanning.volumes import (
     FileView,
     RemoteVolume,
@@ -29,18 +30,17 @@ from tidelog.scanning.volumes import (
     open_volume,
     read_topic_id,
 )
-from tidelog.storage import Directory
+from tidelog.storage import Directory, FileState
 from tidelog.storage.checkpoints import parse_offsets
+from tidelog.storage.local import state_of
 from tidelog.storage.names import (
     CLUSTER_METADATA_TOPIC,
     DirectoryState,
     FileKind,
     PartitionDirectoryName,
-    Transient,
     format_segment_file,
     is_internal_topic,
     parse_partition_directory,
-    parse_segment_file,
 )
 from tidelog.storage.remote import glob_directories
 from tidelog.storage.write_journal import JOURNAL_FILE, PendingPartition, parse_journal
@@ -62,7 +62,6 @@ Paths = str | Path | Iterable[str | Path]
 _T = TypeVar("_T")
 _Index = TypeVar("_Index", OffsetIndex, TimeIndex)
 
-_log = logging.getLogger(__name__)
 
 _TRIES = 10
 """Looks at a partition whose files change with every look."""
@@ -77,13 +76,15 @@ class Root:
     """The directory that holds partitions: what its checkpoints say, each read at first use."""
 
     def __init__(self, url: str, *, has_journal: bool = True) -> None:
-        """`has_journal` may be False where it is known that there is no journal of bulk writes."""
+        """`has_journal` may be False if it is known that there is no journal of bulk writes."""
         self.url = url
         self._has_journal = has_journal
+        self._journal_state: FileState | None = None
+        self._journal_pending: dict[TopicPartition, PendingPartition] = {}
         self._pending_before = self._pending()  # before anything in here is looked at
 
     def again(self) -> Root:
-        """The same directory, to be looked at anew."""
+        """The same directory, to be looked at again."""
         return Root(self.url, has_journal=self._has_journal)
 
     def pending(self, name: TopicPartition) -> PendingPartition | None:
@@ -93,12 +94,20 @@ class Root:
     def _pending(self) -> dict[TopicPartition, PendingPartition]:
         if not self._has_journal:
             return {}
+        path = f"{self.url}/{JOURNAL_FILE}"
         try:
+            state = None if "://" in path else state_of(path)
+            if state is not None and state == self._journal_state:
+                return self._journal_pending  # it is replaced as a whole: this is the same file
             data = open_volume(self.url).content(JOURNAL_FILE)
         except OSError:
             return {}
-        pending = parse_journal(data, f"{self.url}/{JOURNAL_FILE}").pending
-        return {} if pending is None else {one.topic_partition: one for one in pending.partitions}
+        pending = parse_journal(data, path).pending
+        self._journal_state = state
+        self._journal_pending = (
+            {} if pending is None else {one.topic_partition: one for one in pending.partitions}
+        )
+        return self._journal_pending
 
     @cached_property
     def log_starts(self) -> dict[TopicPartition, int]:
@@ -118,7 +127,7 @@ class Root:
         try:
             return parse_offsets(data, f"{self.url}/{name}")
         except InvalidIndexError as error:  # as Kafka does: a checkpoint that is damaged tells nothing
-            _log.warning("%s; it is ignored", error)
+            warn_once(f"{error}; {TAKEN_AS_EMPTY}")
             return None
 
 
@@ -162,7 +171,7 @@ class Partition:
         return f"Partition({self.url!r})"
 
     def again(self) -> Partition:
-        """The same directory, to be looked at anew."""
+        """The same directory, to be looked at again."""
         root = None if self._root is None else self._root.again()
         fresh = Partition(self.url, self.topic_partition, root, self.state)
         fresh.is_named = self.is_named
@@ -189,21 +198,20 @@ class Partition:
         return read_topic_id(self.volume)
 
     @cached_property
-    def _kinds(self) -> dict[int, frozenset[FileKind]]:
+    def file_kinds(self) -> Mapping[int, frozenset[FileKind]]:
         """Which files there are, by the offset in their names."""
-        kinds: dict[int, set[FileKind]] = {}
-        for name, is_directory in self.volume.names():
-            parsed = None if is_directory else parse_segment_file(name)
-            if parsed is not None and parsed.transient is Transient.NONE:
-                kinds.setdefault(parsed.offset, set()).add(parsed.kind)
-        return {offset: frozenset(kinds[offset]) for offset in sorted(kinds)}
+        return self.files().kinds
+
+    def files(self) -> PartitionFiles:
+        """The files in the directory, listed now."""
+        return PartitionFiles.of(self.volume.names())
 
     @cached_property
     def segments(self) -> tuple[SegmentFacts, ...]:
         """Its segments by base offset."""
         _ = self.topic_id  # before the listing: of a topic that is made anew meanwhile nothing is mixed in
         found = []
-        for base, kinds in self._kinds.items():
+        for base, kinds in self.file_kinds.items():
             if FileKind.LOG in kinds:
                 try:
                     size = self.volume.size(format_segment_file(base, FileKind.LOG))
@@ -212,15 +220,37 @@ class Partition:
                 found.append(SegmentFacts(base, size, kinds))
         return tuple(found)
 
+    def recall(
+        self,
+        topic_id: uuid.UUID | None,
+        kinds: Mapping[int, frozenset[FileKind]],
+        segments: tuple[SegmentFacts, ...],
+    ) -> bool:
+        """Take over a listing of a directory that has not changed since; the last segment may have.
+
+        False if that is gone: list it again.
+        """
+        if segments:
+            last = segments[-1]
+            try:
+                size = self.volume.size(last.log_name)
+            except FileNotFoundError:
+                return False
+            if size != last.size:
+                segments = (*segments[:-1], replace(last, size=size))
+        # As if they had been looked up: these are the names of cached properties.
+        self.__dict__.update(topic_id=topic_id, file_kinds=kinds, segments=segments)
+        return True
+
     def log_view(self, segment: SegmentFacts) -> FileView:
-        """A segment's log, to be read; DataLossError where it was deleted since it was listed."""
+        """A segment's log, to be read; DataLossError if it was deleted since it was listed."""
         try:
             return self.volume.view(segment.log_name)
         except FileNotFoundError as error:
             raise self._gone(segment.log_name) from error
 
     def txn_index(self, segment: SegmentFacts) -> bytes:
-        """The bytes of a segment's transaction index; DataLossError where it was deleted since."""
+        """The bytes of a segment's transaction index; DataLossError if it was deleted since."""
         if FileKind.TXN_INDEX not in segment.kinds:
             return b""
         name = format_segment_file(segment.base_offset, FileKind.TXN_INDEX)
@@ -243,14 +273,14 @@ class Partition:
         indexes = {FileKind.OFFSET_INDEX, FileKind.TIME_INDEX}
         return tuple(
             base
-            for base, kinds in self._kinds.items()
+            for base, kinds in self.file_kinds.items()
             if base > first and FileKind.LOG not in kinds and kinds & indexes
         )
 
     @cached_property
     def snapshot_offsets(self) -> tuple[int, ...]:
         """Offsets of its producer snapshots."""
-        return tuple(offset for offset, kinds in self._kinds.items() if FileKind.SNAPSHOT in kinds)
+        return tuple(offset for offset, kinds in self.file_kinds.items() if FileKind.SNAPSHOT in kinds)
 
     @property
     def log_start_offset(self) -> int:
@@ -272,7 +302,7 @@ class Partition:
     def high_watermark(self) -> int | None:
         """The checkpointed high watermark: 0 for a partition that is not in the checkpoint, as in Kafka.
 
-        None where the root has no such checkpoint.
+        None if the root has no such checkpoint.
         """
         if self._root is None or self._root.high_watermarks is None:
             return None
@@ -287,8 +317,9 @@ class Partition:
         return self._index(TimeIndex, segment)
 
     def _index(self, kind: type[_Index], segment: SegmentFacts) -> _Index:
-        """The leading entries that grow as they must. A writer's preallocated file goes on with zeros;
-        there the last entry may be half written and is left out, which costs a reader a few kilobytes more.
+        """The leading entries that grow as they must. A writer's preallocated file continues with zeros;
+        there the last entry may be half written and is left out, which costs a reader a few kilobytes
+        more.
         """
         if kind.KIND not in segment.kinds:
             return kind.from_bytes(Directory(self.url), segment.base_offset, b"")
@@ -305,9 +336,9 @@ class Partition:
 
 
 def look_steadily(partition: Partition, look: Callable[[Partition], _T]) -> _T:
-    """What a look at a partition finds; once more where its writer has changed the files meanwhile.
+    """What a look at a partition finds; once more where its writer has changed the files in the meantime.
 
-    DataLossError where the partition has gone, or changes with every look.
+    DataLossError if the partition has gone, or changes with every look.
     """
     for _ in range(_TRIES):
         try:
@@ -340,7 +371,7 @@ def list_partitions(path: Paths, *, marked: bool = False) -> list[Partition]:
 def find_partitions(
     path: Paths, topics: Collection[str] | None = None, *, marked: bool = False, internal: bool = True
 ) -> list[Partition]:
-    """As `list_partitions`, of the `topics` named (None: all); InvalidInputError where there is none.
+    """As `list_partitions`, of the `topics` named (None: all); InvalidInputError if there is none.
 
     Without `internal`, Kafka's own topics (`__consumer_offsets` and such) are left out unless they are named,
     by their topic or by their directory.

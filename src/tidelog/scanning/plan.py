@@ -21,6 +21,8 @@ from tidelog.scanning.partitions import SegmentFacts
 __all__ = ["DEFAULT_SPLIT_BYTES", "Stretch", "plan_stretches", "segments_in_range"]
 
 DEFAULT_SPLIT_BYTES = 64 << 20
+_SMALL_BYTES = 16 << 10
+"""So much is read sooner than the index that tells which part of it is wanted."""
 
 Int64s = npt.NDArray[np.int64]
 
@@ -67,7 +69,8 @@ def plan_stretches(
         inner_start = start > segment.base_offset
         next_base = (1 << 63) - 1 if is_last else _next_base(segments, segment)
         inner_end = end < next_base and not is_last
-        if segment.size <= split_bytes and not inner_start and not inner_end:
+        is_cut = segment.size > split_bytes or inner_start or inner_end
+        if not is_cut or segment.size <= min(_SMALL_BYTES, split_bytes):
             cuts, known = [0, segment.size], {}
         else:
             offsets, positions = entries(segment)

@@ -11,15 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidelog.errors import InvalidInputError
 from tidelog.scanning.partitions import Partition, SegmentFacts
 from tidelog.scanning.plan import DEFAULT_SPLIT_BYTES, Int64s, plan_stretches
 from tidelog.scanning.stability import aborted_transactions
 from tidelog.scanning.tasks import Aborted, ScanTask
+from tidelog.types import FetchIsolation
 
-__all__ = ["ISOLATIONS", "OffsetRange", "is_committed", "plan_range", "range_bytes"]
-
-ISOLATIONS = ("read_uncommitted", "read_committed")
+__all__ = ["OffsetRange", "is_committed", "plan_range", "range_bytes"]
 
 _NO_END = (1 << 63) - 1
 _NO_SPLIT = 1 << 62
@@ -27,9 +25,7 @@ _NO_SPLIT = 1 << 62
 
 def is_committed(isolation: str) -> bool:
     """Whether an isolation level, in Kafka's words, is that of committed reads."""
-    if isolation not in ISOLATIONS:
-        raise InvalidInputError(f"isolation is read_uncommitted or read_committed, not {isolation!r}")
-    return isolation == "read_committed"
+    return FetchIsolation(isolation) is FetchIsolation.TXN_COMMITTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +39,10 @@ class OffsetRange:
     def __len__(self) -> int:
         """How many offsets."""
         return max(self.end - self.start, 0)
+
+    def last(self, count: int) -> OffsetRange:
+        """The last `count` offsets of it, or all if there are fewer."""
+        return OffsetRange(self.partition, max(self.end - count, self.start), self.end)
 
 
 def plan_range(

@@ -17,15 +17,14 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tidelog.errors import CorruptRecordError, InvalidInputError
+from tidelog.errors import InvalidInputError
 from tidelog.records.decode import MAX_BYTES, MAX_ROWS
 from tidelog.records.schema import Projection
+from tidelog.scanning.bounds import AtDamage, AtTime, OffsetBound, resolve, visible
 from tidelog.scanning.partitions import Partition, find_partitions, look_steadily
 from tidelog.scanning.plan import DEFAULT_SPLIT_BYTES
 from tidelog.scanning.ranges import OffsetRange, is_committed, plan_range
-from tidelog.scanning.stability import find_log_end, stable_offset
-from tidelog.scanning.tasks import NO_END, ScanTask, open_view, run_task
-from tidelog.scanning.timestamps import offset_for_timestamp
+from tidelog.scanning.tasks import ScanTask, open_view, run_task
 
 __all__ = ["Bound", "plan_scan", "scan"]
 
@@ -55,15 +54,15 @@ def scan(
     """Read records from directories that Kafka or tidelog wrote, in use or not, as Arrow record batches.
 
     `path` is a root directory, a partition directory, several of them, a glob, or an fsspec URL. `start` is
-    included, `end` is not; an aware `datetime` means the first record at or after that time.
-    As for a consumer, Kafka's own topics are read only where they are named, and control records (markers of
-    transactions) only with `control_records`. `isolation="read_committed"` leaves out aborted data and what
-    lies past the last stable offset.
+    included, `end` is not; an aware `datetime` means the first record at or after that time. As for a
+    consumer, Kafka's internal topics are read only if they are named, and control records (transaction
+    markers) only with `control_records`. `isolation="read_committed"` leaves out aborted data and what lies
+    past the last stable offset.
 
     The result is read once; DuckDB, Polars and pandas take it as it is. Files are only read; a log that is
-    being written is read up to its last whole batch. At damage, what comes before it is given out, then
-    CorruptRecordError raised. DataLossError says that the log was cut, compacted or deleted while it was
-    read: scan again.
+    being written is read up to its last whole batch. If a file is damaged, you get the records before the
+    damage, then CorruptRecordError. DataLossError means that the log was truncated, compacted or deleted
+    while it was read: scan again.
     """
     projection = Projection.of(columns)
     if threads < 1:
@@ -115,7 +114,7 @@ def plan_scan(
             tasks += look_steadily(
                 partition,
                 lambda one: plan_range(
-                    _resolve_range(one, start, end, committed_only),
+                    _range(one, start, end, committed_only),
                     committed_only=committed_only,
                     with_control=control_records,
                     split_bytes=split_bytes,
@@ -124,34 +123,19 @@ def plan_scan(
     return tasks
 
 
-def _resolve_range(partition: Partition, start: Bound, end: Bound, committed_only: bool) -> OffsetRange:
+def _range(partition: Partition, start: Bound, end: Bound, committed_only: bool) -> OffsetRange:
     """The offsets that are meant. What comes before damage is read first: reading will meet it, and raise."""
-    log_end, fault = find_log_end(partition)
-    first = max(_resolve(partition, start, partition.log_start_offset, log_end), partition.log_start_offset)
-    try:
-        stop = _resolve(partition, end, NO_END, log_end)
-    except CorruptRecordError:  # the time that is asked for lies behind damage
-        stop = NO_END
-    if stop >= log_end:
-        stop = log_end if fault is None else NO_END
-    if committed_only:
-        stable = stable_offset(partition, log_end, damage_ends_it=True)
-        stop = min(stop, stable) if stable < log_end else stop
-    return OffsetRange(partition, first, stop)
+    seen = visible(partition, committed_only=committed_only, at_damage=AtDamage.MEET)
+    return resolve(partition, _bound(partition, start), _bound(partition, end), seen, AtDamage.MEET)
 
 
-def _resolve(partition: Partition, bound: Bound, default: int, log_end: int) -> int:
+def _bound(partition: Partition, bound: Bound) -> OffsetBound:
     if isinstance(bound, Mapping):
-        bound = bound.get(partition.topic_partition.partition)
-    if bound is None:
-        return default
+        return bound.get(partition.topic_partition.partition)
     if isinstance(bound, datetime):
         if bound.tzinfo is None:
-            raise InvalidInputError(f"{bound} has no time zone; say which with tzinfo")
-        found = offset_for_timestamp(partition, round(bound.timestamp() * 1000))
-        return log_end if found is None else found.offset
-    if bound < 0:
-        raise InvalidInputError(f"an offset is 0 or more, not {bound}")
+            raise InvalidInputError(f"{bound} has no time zone; set tzinfo")
+        return AtTime(round(bound.timestamp() * 1000))
     return bound
 
 

@@ -2,7 +2,8 @@
 
 1. A batch whose checksum fails, or whose records do not decode, is left out; its length still tells where the
    next one begins.
-2. Where a header makes no sense, reading goes on at the next entry of the offset index, or at the task's end.
+2. Where a header makes no sense, reading continues at the next entry of the offset index, or at the task's
+   end.
 3. A file that has gone since the task was planned is left out whole.
 
 Each loss is reported once. A gap in the offsets alone is no loss: cleaning leaves such gaps.
@@ -19,7 +20,7 @@ import pyarrow as pa
 
 from tidelog.errors import ChecksumError, CorruptRecordError
 from tidelog.kernels import scan as _kernel
-from tidelog.records.batches import BatchTable
+from tidelog.records.batches import BatchTable, Column
 from tidelog.records.decode import MAX_BYTES, MAX_ROWS
 from tidelog.records.schema import Projection
 from tidelog.scanning.partitions import Partition
@@ -81,7 +82,7 @@ def salvage_task(
 def _sound_windows(
     task: ScanTask, view: FileView, report: Callable[[Loss], None]
 ) -> Iterator[tuple[memoryview, int, BatchTable]]:
-    """`read_batches`, going on after what is no batch."""
+    """`read_batches`, continuing after what is no batch."""
     position = task.start_position
     while True:
         try:
@@ -94,7 +95,7 @@ def _sound_windows(
 
 
 def _next_entry(task: ScanTask, after: int) -> int:
-    """The position of the next indexed batch of the task's segment; the task's end where there is none."""
+    """The position of the next indexed batch of the task's segment; the task's end if there is none."""
     name = parse_segment_file(task.log_name)
     partition = Partition(task.url, TopicPartition(task.topic, task.partition))
     for segment in partition.segments:
@@ -154,5 +155,12 @@ def _report_batch(
     task: ScanTask, table: BatchTable, index: int, reason: str, report: Callable[[Loss], None]
 ) -> None:
     row = table.rows[index].tolist()
-    offsets = f"offsets {row[2]} to {row[3]}"
-    report(Loss(task.source, row[0], row[0] + row[1], f"{reason} ({offsets})"))
+    offsets = f"offsets {row[Column.BASE_OFFSET]} to {row[Column.LAST_OFFSET]}"
+    report(
+        Loss(
+            task.source,
+            row[Column.POSITION],
+            row[Column.POSITION] + row[Column.SIZE],
+            f"{reason} ({offsets})",
+        )
+    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -61,10 +61,12 @@ def log_tail(partition: Partition, since: LogTail | None = None, *, damage_ends_
         return LogTail(0, 0, partition.log_start_offset)
     segment = partition.segments[-1]
     if since is not None and since.base_offset == segment.base_offset and since.position <= segment.size:
+        if segment.size == since.position:
+            return replace(since, end_offset=max(since.end_offset, partition.log_start_offset))
         # Bytes that make no batch there: one that is half written, or a log cut back and written anew.
         with contextlib.suppress(CorruptRecordError):
             tail = _read_tail(partition, since, False)
-            if tail.position > since.position or segment.size == since.position:
+            if tail.position > since.position:
                 return tail
     offsets, positions = partition.offset_index(segment).entries_array()
     within = positions[positions < segment.size]  # after a power cut the index may know more than the log

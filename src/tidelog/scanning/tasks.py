@@ -68,7 +68,7 @@ class ScanTask:
     next_base: int = NO_END
     """Where the next segment begins."""
     topic_id: uuid.UUID | None = None
-    """The topic's, where it is known: a topic that was deleted and made again is another one."""
+    """The topic's, if it is known: a topic that was deleted and made again is another one."""
     planned_ns: int = field(default_factory=time.time_ns, compare=False)
     """When it was made."""
 

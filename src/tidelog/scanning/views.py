@@ -37,7 +37,7 @@ class SegmentView:
 
     @cached_property
     def first_batch_timestamp(self) -> int:
-        """The largest timestamp of the first batch; -1 where there is none or it has none."""
+        """The largest timestamp of the first batch; -1 if there is none or it has none."""
         for _, _, table in read_segment(self._partition, self._facts, 0, window_bytes=LOOKUP_BYTES):
             return int(table.max_timestamp[0])
         return -1

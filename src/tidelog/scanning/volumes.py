@@ -139,7 +139,7 @@ def open_volume(url: str, listed: Mapping[str, int] | None = None) -> Volume:
 
 
 def read_topic_id(volume: Volume) -> uuid.UUID | None:
-    """The id of the topic that a local directory is a partition of; None where it is not known."""
+    """The id of the topic that a local directory is a partition of; None if it is not known."""
     if "://" in volume.url:
         return None
     with contextlib.suppress(OSError, TidelogError):

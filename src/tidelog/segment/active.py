@@ -1,6 +1,6 @@
 """The segment that is being written.
 
-An append is written whole or not at all:
+An append is written completely or not at all:
 
 1. the offsets are checked, and the index entries it makes are worked out (`kernels.entries`): which
    batches get one follows from the bytes written since the last, so that is known before anything is written;
@@ -9,7 +9,7 @@ An append is written whole or not at all:
 4. the new size is published: from here on readers see the batches;
 5. the entries go into the indexes, which cannot fail any more.
 
-One thread writes; any number read meanwhile.
+One thread writes; any number read in the meantime.
 """
 
 from __future__ import annotations
@@ -34,9 +34,11 @@ from tidelog.index import AbortedTxn, ActiveOffsetIndex, ActiveTimeIndex, Transa
 from tidelog.index.base import MAX_RELATIVE_OFFSET
 from tidelog.kernels.entries import index_entries
 from tidelog.kernels.lookup import END
-from tidelog.records.batches import BatchTable
+from tidelog.kernels.single_batch import Progress
+from tidelog.records.batches import BatchTable, Column
 from tidelog.segment.base import Segment
 from tidelog.segment.file import MAX_SIZE, LogFile
+from tidelog.segment.indexes import open_indexes
 from tidelog.segment.recovery import Rebuilding, RecoveryState
 from tidelog.segment.sealed import SealedSegment
 from tidelog.storage import Directory, File
@@ -61,17 +63,15 @@ class ActiveSegment(Segment):
         "_clock",
         "_end",
         "_failure",
-        "_interval",
-        "_last_offset",
         "_last_time",
         "_length",
-        "_max",
         "_opened",
-        "_since",
         "_slots",
         "created_ms",
         "index_full",
+        "index_interval_bytes",
         "jitter_ms",
+        "progress",
     )
 
     offset_index: ActiveOffsetIndex
@@ -88,11 +88,13 @@ class ActiveSegment(Segment):
         jitter_ms: int,
     ) -> None:
         super().__init__(file, offset_index, time_index, txn_index)
-        self._interval = config.index_interval_bytes
+        self.index_interval_bytes = config.index_interval_bytes
+        """How many bytes are written from one index entry to the next."""
         self._clock = clock
         self._length = 0  # what a new file was preallocated to
         self._end = self.base_offset + MAX_RELATIVE_OFFSET
-        self._since = 0  # bytes written since the last index entry
+        self.progress = Progress()
+        """The last offset, the largest timestamp, and the bytes written since the last index entry."""
         self._slots = 0
         self._failure: BaseException | None = None
         self.created_ms = clock()
@@ -117,7 +119,7 @@ class ActiveSegment(Segment):
         jitter_ms: int = 0,
         transient: Transient = Transient.NONE,
     ) -> Self:
-        """A new, empty segment; FileExistsError where its `.log` file is there already."""
+        """A new, empty segment; FileExistsError if its `.log` file is there already."""
         names = [format_segment_file(base_offset, kind, transient) for kind in SEGMENT_FILES]
         with directory.lock:
             if directory.exists(names[0]):
@@ -165,8 +167,8 @@ class ActiveSegment(Segment):
     ) -> Self:
         """A sealed segment made the active one again, to be truncated and appended to.
 
-        It is as old as it was, and rolls as early; `jitter_ms` is for one that was not written in this run.
-        Whoever reads `sealed` keeps what it sees; who has not begun to gets LogClosedError.
+        It keeps its age and rolls at the same time; `jitter_ms` is for a segment that was not written in this
+        run. Readers of `sealed` keep what they see; new readers get LogClosedError.
         """
         directory = sealed.directory
         with directory.lock:
@@ -176,7 +178,7 @@ class ActiveSegment(Segment):
             file = directory.open(sealed._file.name, writable=True)
             is_synced = sealed.is_synced
             heir = sealed._file.succeed(file)
-            indexes = _open_indexes(directory, sealed.base_offset, config, Transient.NONE)
+            indexes = open_indexes(directory, sealed.base_offset, config, Transient.NONE)
             segment = cls(heir, *indexes, config, clock, jitter_ms)
             if sealed.created_ms is not None:
                 segment.created_ms = sealed.created_ms
@@ -198,32 +200,37 @@ class ActiveSegment(Segment):
         clock: Callable[[], int],
         jitter_ms: int,
     ) -> Self:
-        indexes = _open_indexes(directory, base_offset, config, transient)
+        indexes = open_indexes(directory, base_offset, config, transient)
         return cls(LogFile(directory, base_offset, transient, size, file), *indexes, config, clock, jitter_ms)
 
     def _take_stock(self) -> None:
-        """Take from the indexes what the next append goes on from."""
+        """Take from the indexes what the next append continues from."""
         last = self.offset_index.last_entry
-        self._last_offset = last.offset if self.offset_index.entries else self.base_offset - 1
+        self.progress.last_offset = last.offset if self.offset_index.entries else self.base_offset - 1
         newest = self.time_index.last_entry
         self._last_time = newest.timestamp
         if self.size and not self.time_index.entries:
             with suppress(CorruptRecordError):  # to be recovered, which will find it
                 newest = self._read_largest()
-        self._max = (newest.timestamp, newest.offset)
+        self.progress.max_timestamp, self.progress.max_offset = newest.timestamp, newest.offset
         self._count_slots()
 
     # Facts
 
     @property
+    def file(self) -> LogFile:
+        """The `.log` file."""
+        return self._file
+
+    @property
     def max_timestamp_so_far(self) -> TimestampOffset:
         """The largest timestamp and the last offset of the batch that has it; (-1, base offset) for none."""
-        return TimestampOffset(*self._max)
+        return TimestampOffset(self.progress.max_timestamp, self.progress.max_offset)
 
     @property
     def largest_timestamp(self) -> int:
         """The largest timestamp; the file's modification time where no record has one."""
-        found = self._max[0]
+        found = self.progress.max_timestamp
         return found if found >= 0 else self.mtime_ms
 
     def _times_are_sound(self) -> bool:
@@ -236,31 +243,34 @@ class ActiveSegment(Segment):
     # Appending
 
     def append(self, data: Buffer, batches: BatchTable) -> None:
-        """Write batches, whole or not at all. `batches` is their table; their offsets are final.
+        """Write batches, completely or not at all. `batches` is their table; their offsets are final.
 
         Refused with nothing changed: offsets out of the segment's reach (IndexOffsetOverflowError) or not
         growing (OffsetsOutOfOrderError), entries that an index has no room for (IndexFullError: roll, then
-        append). A failed write is undone and its OSError raised; where it cannot be undone, the segment takes
-        no more (LogOfflineError).
+        append). A failed write is undone and its OSError raised; if it cannot be undone, the segment takes no
+        more (LogOfflineError).
         """
         rows = batches.rows
         if len(rows) == 1:
             row = rows[0].tolist()
-            if memoryview(data).nbytes != row[1]:
-                self._refuse_size(data, self.size, row[1])
-            self.append_one(data, row[1], row[3], row[8])
+            if memoryview(data).nbytes != row[Column.SIZE]:
+                self._refuse_size(data, self.size, row[Column.SIZE])
+            self.append_one(data, row[Column.SIZE], row[Column.LAST_OFFSET], row[Column.MAX_TIMESTAMP])
         elif len(rows):
-            self._append_many(data, rows)
+            self._append_many(data, batches)
 
     def append_one(self, data: Buffer, size: int, last: int, timestamp: int) -> None:
         """`append` for one batch of `size` bytes, with this last offset and largest timestamp."""
         position = self._file.bytes.size
-        if last > self._end or last <= self._last_offset:
+        progress = self.progress
+        if last > self._end or last <= progress.last_offset:
             self._refuse(last)
         if position + size > MAX_SIZE:
             self._refuse_size(data, position, size)
-        largest = self._max if timestamp <= self._max[0] else (timestamp, last)
-        indexed = self._since > self._interval
+        largest = (progress.max_timestamp, progress.max_offset)
+        if timestamp > largest[0]:
+            largest = (timestamp, last)
+        indexed = progress.since > self.index_interval_bytes
         timed = indexed and largest[0] > self._last_time
         if indexed:
             self.offset_index.reserve()
@@ -269,13 +279,14 @@ class ActiveSegment(Segment):
         try:
             self._file.append(data, position, size)
         except BaseException as error:
-            self._undo(error)
+            self.undo(error)
             raise
-        self._last_offset, self._max = last, largest
+        progress.last_offset = last
+        progress.max_timestamp, progress.max_offset = largest
         if not position:
             self._first_timestamp = timestamp
         if indexed:
-            self._since = size
+            progress.since = size
             self.offset_index.append(last, position)
             if timed:
                 self.time_index.maybe_append(*largest)
@@ -284,17 +295,20 @@ class ActiveSegment(Segment):
             if self._slots <= 0:
                 self._count_slots()
         else:
-            self._since += size
+            progress.since += size
 
-    def _append_many(self, data: Buffer, rows: Int64Array) -> None:
+    def _append_many(self, data: Buffer, batches: BatchTable) -> None:
+        rows = batches.rows
         position = self._file.bytes.size
-        progress = np.array([position, self._last_offset, self._since, *self._max, self._last_time], np.int64)
+        stand = self.progress
+        largest = stand.max_timestamp, stand.max_offset
+        progress = np.array([position, stand.last_offset, stand.since, *largest, self._last_time], np.int64)
         offsets, times = np.empty((2, len(rows)), np.int64), np.empty((2, len(rows)), np.int64)
         taken, fault, some, fewer = index_entries(
-            rows, self.base_offset, self._interval, progress, offsets, times
+            rows, self.base_offset, self.index_interval_bytes, progress, offsets, times
         )
         if fault:
-            self._refuse(int(rows[taken, 3]))
+            self._refuse(int(batches.last_offset[taken]))
         end, last, since, timestamp, offset, last_time = progress.tolist()
         size = end - position
         if memoryview(data).nbytes != size or end > MAX_SIZE:
@@ -304,12 +318,12 @@ class ActiveSegment(Segment):
         try:
             self._file.append(data, position, size)
         except BaseException as error:
-            self._undo(error)
+            self.undo(error)
             raise
         if not position:
-            self._first_timestamp = int(rows[0, 8])
-        self._last_offset, self._since = last, since
-        self._max, self._last_time = (timestamp, offset), last_time
+            self._first_timestamp = int(batches.max_timestamp[0])
+        stand.last_offset, stand.since, self._last_time = last, since, last_time
+        stand.max_timestamp, stand.max_offset = timestamp, offset
         self._add_entries(offsets[:, :some], times[:, :fewer])
         self._count_slots()
 
@@ -355,7 +369,7 @@ class ActiveSegment(Segment):
             f"offset {offset} does not lie above those before it in segment {self.path}"
         )
 
-    def _undo(self, error: BaseException) -> None:
+    def undo(self, error: BaseException) -> None:
         """Remove what a failed write left behind."""
         try:
             self._file.undo(self._length)
@@ -364,23 +378,27 @@ class ActiveSegment(Segment):
 
     def _failed(self, error: BaseException) -> LogOfflineError:
         self._failure = error
-        self._last_offset = _NEVER
+        self.progress.last_offset = _NEVER
         return LogOfflineError(f"segment {self.path} takes no more appends, its disk failed: {error}")
 
     def _check_writable(self) -> None:
         if self._failure is not None:
             raise self._failed(self._failure)
-        if self._last_offset == _NEVER:
+        if self.progress.last_offset == _NEVER:
             raise LogClosedError(f"segment {self.path} was sealed or closed")
+
+    def _add_last_time(self) -> None:
+        """The time entry with which a segment ends."""
+        self.time_index.maybe_append(self.progress.max_timestamp, self.progress.max_offset, True)
 
     # Ending
 
     def seal(self) -> SealedSegment:
-        """End the segment: final time entry, indexes and file trimmed. This object goes on answering."""
+        """End the segment: final time entry, indexes and file trimmed. This object can still be read."""
         self._check_writable()
         try:
-            self.time_index.maybe_append(*self._max, skip_full_check=True)
-            self._last_offset = _NEVER
+            self._add_last_time()
+            self.progress.last_offset = _NEVER
             self._file.trim()
             indexes = self.offset_index.seal(), self.time_index.seal()
             self.txn_index.seal()
@@ -398,10 +416,10 @@ class ActiveSegment(Segment):
         A segment that has not changed since it was opened is as synced as it was then: its indexes lose the
         room that they were given, and those of the last segment are looked at whenever a log is opened.
         """
-        if self._last_offset == _NEVER:
+        if self.progress.last_offset == _NEVER:
             return
-        self.time_index.maybe_append(*self._max, skip_full_check=True)
-        self._last_offset = _NEVER
+        self._add_last_time()
+        self.progress.last_offset = _NEVER
         self._file.trim()
         if self._mark() != self._opened:
             try:
@@ -411,13 +429,13 @@ class ActiveSegment(Segment):
                 self._file.state.changes += 1
 
     def close(self) -> None:
-        """End the segment as `seal` does, and let go of the files; flush first what must be on the disk."""
+        """End the segment as `seal` does, and release the files; flush first what must be on the disk."""
         self.finish()
         super().close()
 
     def abandon(self) -> None:
-        """Let go of the files and leave them as they are, because their disk failed."""
-        self._last_offset = _NEVER
+        """Release the files and leave them as they are, because their disk failed."""
+        self.progress.last_offset = _NEVER
         self.offset_index.abandon()
         self.time_index.abandon()
         self.txn_index.close()
@@ -448,17 +466,17 @@ class ActiveSegment(Segment):
         if not self.size:
             self.created_ms = self._clock()
             self._first_timestamp = None
-        largest = self._max
+        had_timestamps = self.progress.max_timestamp >= 0
         self._take_stock()
-        self._last_offset = self.next_offset() - 1
-        self._since = 0
-        if largest[0] >= 0:
+        self.progress.last_offset = self.next_offset() - 1
+        self.progress.since = 0
+        if had_timestamps:
             left = self._read_largest()
-            self._max = (left.timestamp, left.offset)
+            self.progress.max_timestamp, self.progress.max_offset = left.timestamp, left.offset
         return before - self.size
 
     def recover(self, state: RecoveryState) -> int:
-        """Check every batch, rebuild the indexes, cut the file behind the last sound batch; the bytes cut.
+        """Check every batch, rebuild the indexes, cut the file after the last sound batch; the bytes cut.
 
         See `recovery`. An offset that the segment cannot hold raises IndexOffsetOverflowError, one that goes
         back CorruptRecordError; then nothing is cut, and the indexes reach up to that batch.
@@ -467,27 +485,16 @@ class ActiveSegment(Segment):
         before = self.size
         indexes = (self.offset_index, self.time_index, self.txn_index)
         try:
-            rebuilding = Rebuilding(self.base_offset, self._interval, indexes, state, self.path)
+            rebuilding = Rebuilding(self.base_offset, self.index_interval_bytes, indexes, state, self.path)
             sound = rebuilding.run(self.buffer())
             if sound < before:
                 self._file.cut(sound)
-            self._max = rebuilding.largest
-            self.time_index.maybe_append(*self._max, skip_full_check=True)
+            self.progress.max_timestamp, self.progress.max_offset = rebuilding.largest
+            self._add_last_time()
         finally:
             self._file.state.changes += 1
         self._first_timestamp = None
         self._last_time = self.time_index.last_entry.timestamp
-        self._last_offset = rebuilding.last_offset
+        self.progress.last_offset = rebuilding.last_offset
         self._count_slots()
         return before - sound
-
-
-def _open_indexes(
-    directory: Directory, base_offset: int, config: LogConfig, transient: Transient
-) -> tuple[ActiveOffsetIndex, ActiveTimeIndex, TransactionIndex]:
-    """The indexes of a segment to be written, with room for `segment.index.bytes` of entries."""
-    offset_index = ActiveOffsetIndex(directory, base_offset, config.segment_index_bytes, transient)
-    time_index = ActiveTimeIndex(directory, base_offset, config.segment_index_bytes, transient)
-    for index in (offset_index, time_index):
-        index.resize(max(index.max_index_size, index.size_in_bytes))
-    return offset_index, time_index, TransactionIndex(directory, base_offset, transient)

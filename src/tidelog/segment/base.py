@@ -3,12 +3,12 @@
     by offset  offset index (largest entry at or below) -> walk the batches from its position
     by time    time index (largest entry at or below) -> offset index -> walk to the first batch late enough
 
-Index files are hints, not truth. Whatever position they give is checked against the bytes there
-(`kernels.lookup`), and where it is not what the entry says, or there is no index, the walk begins at the
-segment's start: the answer is the same, only later. `index_fault` says so beforehand.
+Index files are only hints. Every position they give is checked against the bytes there (`kernels.lookup`). If
+it does not match, or if there is no index, the search starts at the segment's start: the result is the same,
+only slower. `index_fault` reports it beforehand.
 
 A batch that is not whole or fails its checksum raises a CorruptRecordError with its position; published bytes
-are whole batches, so that is damage, never a write under way.
+are whole batches, so that is damage, never a write in progress.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Segment(ABC):
 
     @property
     def first_batch_timestamp(self) -> int:
-        """The max timestamp of the first batch; -1 where there is none or it has none."""
+        """The max timestamp of the first batch; -1 if there is none or it has none."""
         found = self._first_timestamp
         if found is None:
             if not self.size:
@@ -177,7 +177,7 @@ class Segment(ABC):
         return self._file.view()
 
     def translate_offset(self, offset: int, starting_position: int = 0) -> BatchPosition | None:
-        """The batch that holds `offset`, or the next one if none does; None behind the last.
+        """The batch that holds `offset`, or the next one if none does; None after the last.
 
         `starting_position` is a position of a batch known to lie no later, where the caller has one.
         """
@@ -190,7 +190,7 @@ class Segment(ABC):
     def read(
         self, start_offset: int, max_size: int, max_position: int | None = None, min_one_message: bool = False
     ) -> SegmentRead | None:
-        """Up to `max_size` bytes from the batch that holds `start_offset` on; None behind the last batch.
+        """Up to `max_size` bytes from the batch that holds `start_offset` on; None after the last batch.
 
         Nothing at or behind `max_position` (None: the segment's end) is given. With `min_one_message` the
         first batch comes whole though it is larger than `max_size`.
@@ -208,7 +208,7 @@ class Segment(ABC):
         return SegmentRead(start, view[start.position : end], 0 < wanted < start.size)
 
     def read_record(self, offset: int) -> StoredRecord | None:
-        """The record at exactly this offset; None where there is none (a hole, or behind the last)."""
+        """The record at exactly this offset; None if there is none (a hole, or after the last)."""
         found = self._file.bytes.find_record(self._position(offset), offset, offset)
         if found[0]:
             found = self._ask(self._file.bytes.find_record, self._position(offset), offset, offset)
@@ -243,7 +243,7 @@ class Segment(ABC):
                 return None
 
     def fetch_upper_bound_offset(self, start_position: int, fetch_size: int) -> int | None:
-        """An offset outside of a fetch of so many bytes from `start_position`; None where no entry tells."""
+        """An offset outside of a fetch of that many bytes from `start_position`; None if no entry tells."""
         try:
             entry = self.offset_index.fetch_upper_bound_offset(OffsetPosition(0, start_position), fetch_size)
         except FileNotFoundError:
@@ -264,11 +264,11 @@ class Segment(ABC):
         return self._file.state.synced == self._mark()
 
     def mark_synced(self) -> None:
-        """Take the files for synced as they are: an earlier run of the log has seen to it."""
+        """Mark the files as synced: an earlier run of the log synced them."""
         self._file.state.synced = self._mark()
 
     def flush(self) -> None:
-        """Return when the log and its indexes are on the disk; at once where they are."""
+        """Wait until the log and its indexes are on the disk; at once where they are."""
         state = self._file.state
         try:
             mark = self._mark()
@@ -289,7 +289,7 @@ class Segment(ABC):
         return self._file.state.changes, self.size
 
     def rename_to(self, transient: Transient, *, log_first: bool = False) -> None:
-        """Give all files the names with another transient suffix; whoever reads goes on reading.
+        """Give all files the names with another transient suffix; whoever reads continues reading.
 
         With `log_first` the log has its new name on the disk before an index gets one.
         """
@@ -302,7 +302,7 @@ class Segment(ABC):
             self.txn_index.rename_to(transient)
 
     def delete(self) -> None:
-        """Remove all files. Views that somebody holds stay; later questions raise LogClosedError."""
+        """Remove all files. Views that somebody holds stay; later calls raise LogClosedError."""
         with self.directory.lock:
             self._file.close()
             self.directory.unlink(self._file.name)
@@ -311,14 +311,14 @@ class Segment(ABC):
             self.txn_index.delete_if_exists()
 
     def close(self) -> None:
-        """Let go of the files; later questions raise LogClosedError."""
+        """Release the files; later calls raise LogClosedError."""
         self._file.close()
         self.offset_index.close()
         self.time_index.close()
         self.txn_index.close()
 
     def abandon(self) -> None:
-        """Let go of the files and leave them as they are, because their disk failed."""
+        """Release the files and leave them as they are, because their disk failed."""
         self.close()
 
     # Within
@@ -331,7 +331,7 @@ class Segment(ABC):
             return 0
 
     def _read_largest(self) -> TimestampOffset:
-        """The largest timestamp: the last time entry, or a later one in the batches behind its offset."""
+        """The largest timestamp: the last time entry, or a later one in the batches after its offset."""
         last, start = TimestampOffset(-1, self.base_offset), 0
         if self._times_are_sound():
             last = self.time_index.last_entry
@@ -346,7 +346,7 @@ class Segment(ABC):
     def _ask(
         self, question: Callable[..., tuple[Any, ...]], start: int, bound: int, *rest: int
     ) -> tuple[Any, ...]:
-        """Ask until there is an answer: map what is not mapped, begin at 0 where an index is wrong."""
+        """Retry until there is a result: map the file if needed, start at 0 if an index is wrong."""
         while True:
             found = question(start, bound, *rest)
             code = found[0]

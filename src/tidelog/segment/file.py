@@ -1,4 +1,4 @@
-"""The `.log` file of a segment: its bytes in memory, and how many of them are there to be seen.
+"""The `.log` file of a segment: its bytes in memory, and how many of them are visible to readers.
 
     published size   whole batches; the file may be longer (preallocated, or a write that failed half way)
     mapping          made at the first question, for the active segment ahead of what is published
@@ -8,7 +8,7 @@ look at it. So nothing is taken from under them:
 
 - growth: a mapping that the published size has outgrown is replaced, and lives until its last reader is done;
 - deletion and renaming leave mappings as they are;
-- a truncation makes readers begin anew, and leaves mappings what they show (`storage.local`).
+- a truncation makes readers start again, and leaves mappings what they show (`storage.local`).
 
 Disk space is set aside ahead of the writes to a file of more than 1 MiB, an eighth of its size or 4 MiB.
 
@@ -17,8 +17,8 @@ none.
 
 What of a segment is on the disk is told by its `SyncState`, which all objects on the same files share: a
 segment that is sealed or made active again is as dirty as it was. Appends show in the size; every other
-change of the files is counted when it is done. A sync notes what it began with, so a change made meanwhile
-leaves the segment dirty.
+change of the files is counted when it is done. A sync notes what it began with, so a change made in the
+meantime leaves the segment dirty.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class LogFile:
         return view
 
     def map(self) -> None:
-        """See that what is published is mapped."""
+        """Make sure that what is published is mapped."""
         with self.directory.lock:
             size = self.bytes.size
             if self._closed:
@@ -166,7 +166,7 @@ class LogFile:
     def succeed(self, writer: File) -> LogFile:
         """The same file, to be written through `writer`; this object is for those who read it already.
 
-        They keep what they see. Who has not begun to is sent back to the log.
+        They keep what they see. New readers are sent back to the log.
         """
         with self.directory.lock:
             heir = LogFile(self.directory, self.base_offset, Transient.NONE, self.bytes.size, writer)
@@ -175,7 +175,7 @@ class LogFile:
             return heir
 
     def sync(self) -> None:
-        """Return when the file's bytes are on the disk."""
+        """Wait until the file's bytes are on the disk."""
         file = self._writer
         if file is not None:
             self.directory.sync_file(file)
@@ -188,14 +188,14 @@ class LogFile:
             file.close()
 
     def release(self) -> None:
-        """Let go of the writer's file; readers go on.
+        """Release the writer's file; readers continue.
 
         It is closed with its last reference, because a `sync` in another thread may hold one.
         """
         self._writer = None
 
     def close(self) -> None:
-        """Let go of everything; questions under way are answered."""
+        """Release everything; calls in progress finish."""
         with self.directory.lock:
             self._closed = True
             self.bytes.reset(self.bytes.size)

@@ -1,4 +1,4 @@
-"""Recovery of a segment: what is sound stays, its indexes are made anew, the rest is cut.
+"""Recovery of a segment: sound batches stay, indexes are rebuilt, the rest is cut.
 
 1. The indexes are emptied.
 2. The batches are walked run by run, framing and checksums checked; the first one that is not sound ends it.
@@ -6,7 +6,7 @@
    is sound.
 3. The entries that an append of these batches makes (`kernels.entries`) go into the indexes; the caller's
    state takes the run in and says which transactions it aborts.
-4. The file is cut behind the last sound batch; the time index gets its final entry.
+4. The file is cut after the last sound batch; the time index gets its final entry.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Rebuilding:
 
     @property
     def last_offset(self) -> int:
-        """The last offset found; one below the base offset where there is none."""
+        """The last offset found; one below the base offset if there is none."""
         return int(self._progress[1])
 
     def run(self, view: memoryview, known: BatchTable | None = None) -> int:
@@ -121,7 +121,7 @@ class Rebuilding:
         return position
 
     def _take(self, view: memoryview, table: BatchTable) -> bool:
-        """Take in a run; False where the recovery ends with it."""
+        """Take in a run; False if the recovery ends with it."""
         taken, fault, entries = self._entries(table)
         kept = table[:taken]
         whole, aborted = self._inform(view, kept)

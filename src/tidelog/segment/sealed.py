@@ -66,7 +66,7 @@ class SealedSegment(Segment):
     def snapshot(cls, directory: Directory, base_offset: int) -> Self:
         """The segment as it is now, for a reader in another process than its writer's: whole batches only.
 
-        Indexes are copied, before the log's size is taken: they tell of nothing behind it. The log is mapped:
+        Indexes are copied, before the log's size is taken: they tell of nothing after it. The log is mapped:
         if its writer truncates it, this process must not read on.
         """
         indexes = (_copied(OffsetIndex, directory, base_offset), _copied(TimeIndex, directory, base_offset))

@@ -1,39 +1,33 @@
 """Spark: logs as DataFrames and streams (`format("tidelog")`), and jobs over whole directories.
 
-    source, batch, streaming   the data source              schemas    its columns
-    options                    its options                  offsets    options -> ranges of offsets
-    losses                     what failOnDataLoss decides  sessions   a session that finds this Python
-    jobs                       work over splits             shipping   sending our objects to executors
-    exporting                  topics -> Parquet            profiling  what is in topics, by hour
-    verifying, reindexing      the local commands' checks and repairs, spread over tasks
-    plans                      what a query would read
-    sink, sink_options         writing: the data source     partitioner, staging    what a writing task does
-    ingesting                  anything Spark reads -> topics       compacting, retaining      what goes
-    values, value_schemas      values as columns            json_reading, json_types, schema_evolution
-    pipeline                   jobs one after the other     pipeline_config, _inputs, _state, _checks
-    java_patterns              what subscribePattern takes  session_zones  timestamps without a zone
+    source       reading: the data source, its options, ranges and splits
+    sink         writing: what tasks stage and commits publish
+    runtime      sessions, and jobs over splits
+    exporting    topics -> Parquet                       ingesting    anything that Spark reads -> topics
+    compaction   compacted topics                        upkeep       verify, reindex, retention, trim
+    profiling    what is in topics, by hour              pipeline     jobs one after the other
 
-`pyspark` is an extra; nothing here is imported before it is used. Importing this package has Spark's
-processes run this interpreter (`sessions.choose_python`).
+`pyspark` is an extra; nothing here is imported before it is used. Importing this package makes Spark's
+processes run this interpreter (`runtime.sessions`).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tidelog.spark.sessions import choose_python
+from tidelog.spark.runtime.sessions import choose_python
 
 if TYPE_CHECKING:
-    from tidelog.spark.compacting import compact
-    from tidelog.spark.exporting import export
-    from tidelog.spark.ingesting import Columns, FileSource, ingest
-    from tidelog.spark.parquet import ParquetSettings
-    from tidelog.spark.plans import plan
-    from tidelog.spark.profiling import profile
-    from tidelog.spark.reindexing import reindex
-    from tidelog.spark.retaining import retention, trim
-    from tidelog.spark.sessions import MissingDependencyError, quiet_session, register, session
-    from tidelog.spark.verifying import verify
+    from tidelog.spark.compaction.job import compact
+    from tidelog.spark.exporting.job import export
+    from tidelog.spark.exporting.parquet import ParquetSettings
+    from tidelog.spark.ingesting.job import Columns, FileSource, ingest
+    from tidelog.spark.profiling.job import profile
+    from tidelog.spark.runtime.sessions import MissingDependencyError, quiet_session, register, session
+    from tidelog.spark.source.plans import plan
+    from tidelog.spark.upkeep.reindexing import reindex
+    from tidelog.spark.upkeep.retention import retention, trim
+    from tidelog.spark.upkeep.verification import verify
 
 __all__ = [
     "Columns",
@@ -55,22 +49,22 @@ __all__ = [
 ]
 
 _LAZY = {
-    "Columns": "tidelog.spark.ingesting",
-    "FileSource": "tidelog.spark.ingesting",
-    "compact": "tidelog.spark.compacting",
-    "ingest": "tidelog.spark.ingesting",
-    "MissingDependencyError": "tidelog.spark.sessions",
-    "ParquetSettings": "tidelog.spark.parquet",
-    "export": "tidelog.spark.exporting",
-    "plan": "tidelog.spark.plans",
-    "profile": "tidelog.spark.profiling",
-    "quiet_session": "tidelog.spark.sessions",
-    "register": "tidelog.spark.sessions",
-    "reindex": "tidelog.spark.reindexing",
-    "retention": "tidelog.spark.retaining",
-    "session": "tidelog.spark.sessions",
-    "trim": "tidelog.spark.retaining",
-    "verify": "tidelog.spark.verifying",
+    "Columns": "tidelog.spark.ingesting.job",
+    "FileSource": "tidelog.spark.ingesting.job",
+    "compact": "tidelog.spark.compaction.job",
+    "ingest": "tidelog.spark.ingesting.job",
+    "MissingDependencyError": "tidelog.spark.runtime.sessions",
+    "ParquetSettings": "tidelog.spark.exporting.parquet",
+    "export": "tidelog.spark.exporting.job",
+    "plan": "tidelog.spark.source.plans",
+    "profile": "tidelog.spark.profiling.job",
+    "quiet_session": "tidelog.spark.runtime.sessions",
+    "register": "tidelog.spark.runtime.sessions",
+    "reindex": "tidelog.spark.upkeep.reindexing",
+    "retention": "tidelog.spark.upkeep.retention",
+    "session": "tidelog.spark.runtime.sessions",
+    "trim": "tidelog.spark.upkeep.retention",
+    "verify": "tidelog.spark.upkeep.verification",
 }
 
 
@@ -82,7 +76,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'tidelog.spark' has no attribute {name!r}")
     from importlib import import_module
 
-    from tidelog.spark.sessions import require_pyspark
+    from tidelog.spark.runtime.sessions import require_pyspark
 
     require_pyspark()
     return getattr(import_module(_LAZY[name]), name)

@@ -5,6 +5,7 @@
     directory    a partition's directory, renamed while it is open
     removal      remove a directory with all in it, and nothing else
     lock, forks  whose a root is: one process at a time, and not a forked child's
+    processes    whose something is, and whether that process is gone
     atomic       make or replace a small file whole or not at all
     names        file and directory names
     checkpoints  offset checkpoints, leader epochs

@@ -1,11 +1,11 @@
-"""Replace a small file whole, or not at all.
+"""Replace a small file atomically.
 
 1. write `<path>.tmp` (what a crash left there is overwritten);  2. fsync it;  3. rename it over `<path>`;
 4. fsync the directory. A crash before 3 leaves the old file, after 3 the old or the new one, never a mixture.
 `atomic_create` links in step 3, which fails where the name is taken.
 
-Threads that replace the same file take turns: each replacement is whole, and the last one stays. Which of
-them is the newest is for the caller to know, who holds a lock of his own around computing and writing.
+Threads that replace the same file take turns: each replacement is complete, and the last one stays. A caller
+who needs a certain order holds a lock of its own around computing and writing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Turns:
         self.renew()
 
     def renew(self) -> None:
-        """Begin anew: after a fork, a thread that held a lock is not there to let go of it."""
+        """Start again: after a fork, a thread that held a lock is not there to let go of it."""
         self._guard = threading.Lock()
         self._users: dict[str, int] = {}
         self._locks: dict[str, threading.Lock] = {}

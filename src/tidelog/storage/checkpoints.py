@@ -1,4 +1,4 @@
-"""Checkpoint files: text, replaced whole (`atomic`).
+"""Checkpoint files: text, replaced as a whole (`atomic`).
 
     0                       version
     2                       number of lines that follow
@@ -7,8 +7,9 @@
 
 `leader-epoch-checkpoint` of a partition is the same with lines `<epoch> <start offset>`.
 
-Read as Kafka reads: nothing, or a version and nothing else, is an empty checkpoint; fields are parted by any
-white space; of two lines for one partition the last counts. Stricter: no negative number is taken.
+Files are read as Kafka reads them: an empty file, or a version alone, is an empty checkpoint; fields are
+separated by any white space; of two lines for one partition the last one counts. Unlike Kafka, negative
+numbers are refused.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def format_epochs(entries: Iterable[EpochEntry]) -> bytes:
 
 
 def read_offset_checkpoint(fs: FileSystem, path: StrPath) -> dict[TopicPartition, int]:
-    """The offsets in an offset checkpoint file; empty where there is no file, as for Kafka."""
+    """The offsets in an offset checkpoint file; empty if there is no file, as for Kafka."""
     return parse_offsets(_read(fs, path), str(path))
 
 
@@ -99,7 +100,7 @@ def write_offset_checkpoint(fs: FileSystem, path: StrPath, offsets: Mapping[Topi
 
 
 def read_epoch_checkpoint(fs: FileSystem, path: StrPath) -> list[EpochEntry]:
-    """The entries of a leader-epoch file; empty where there is no file."""
+    """The entries of a leader-epoch file; empty if there is no file."""
     return parse_epochs(_read(fs, path), str(path))
 
 

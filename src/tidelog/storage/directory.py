@@ -8,7 +8,9 @@ reads take no lock.
 Durability. The directory knows whether its names have changed since they were last on the disk (`is_synced`),
 and whether a sync has ever failed in it (`failure`). A kernel drops the pages that it could not write and
 reports that once; the next sync of the same file succeeds without them. So every sync of a file in here goes
-through the directory, and after one has failed, all later ones fail too.
+through the directory, and after one has failed, all later ones fail too. A file `tidelog-sync-failed` tells
+whoever opens the directory next, on the same system: what it reads there may be in the system's memory alone,
+which takes it for written. After a power cut neither the memory nor the file need be there.
 """
 
 from __future__ import annotations
@@ -16,14 +18,14 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from tidelog.errors import InvalidInputError
 from tidelog.storage.atomic import atomic_write
 from tidelog.storage.files import File, FileSystem, parent
 from tidelog.storage.local import LINK_REFUSED, LOCAL
-from tidelog.storage.names import META_PROPERTIES_FILE, parse_partition_directory
+from tidelog.storage.names import META_PROPERTIES_FILE, SYNC_FAILED_FILE, parse_partition_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,10 +52,11 @@ class Directory:
         self._is_new = False
 
     @classmethod
-    def make(cls, path: StrPath, fs: FileSystem = LOCAL) -> Directory:
-        """The directory at `path`, which is made where it is missing; OSError where that is a symbolic link.
+    def make(cls, path: StrPath, fs: FileSystem = LOCAL, *, synced: bool = True) -> Directory:
+        """The directory at `path`, which is made if it is missing; OSError if that is a symbolic link.
 
-        The first `sync` brings the name of a new one to the disk, too.
+        The first `sync` brings the name of a new one to the disk, too. Without `synced` an old one is taken
+        for as new: whoever made its names may have been killed before they were synced.
         What would be written, cut or removed behind the link is not known to be ours.
         """
         if fs.is_link(path):
@@ -61,6 +64,8 @@ class Directory:
         directory = cls(path, fs)
         if not fs.exists(path):
             fs.make_directory(path)
+            synced = False
+        if not synced:
             directory._is_new = True
             directory._changes = 1
         return directory
@@ -88,7 +93,7 @@ class Directory:
             self.fs.rename(self.file(source), self.file(target))
 
     def unlink(self, name: str) -> bool:
-        """Remove the file `name` in here; False where there was none."""
+        """Remove the file `name` in here; False if there was none."""
         with self.lock:
             try:
                 self.fs.unlink(self.file(name))
@@ -99,7 +104,10 @@ class Directory:
 
     @property
     def is_synced(self) -> bool:
-        """Whether the names that were made, changed or removed through this object are on the disk."""
+        """Whether the names are on the disk, as far as they were made, changed or removed by this object.
+
+        Those that were there before are, unless it was made without `synced`.
+        """
         return self._changes == self._synced
 
     @contextmanager
@@ -116,10 +124,12 @@ class Directory:
             yield
         except OSError as error:
             self.failure = self.failure or error
+            with suppress(OSError):
+                self.fs.open(self.file(SYNC_FAILED_FILE), create=True).close()
             raise
 
     def sync(self) -> None:
-        """Return when the names in here are on the disk."""
+        """Wait until the names in here are on the disk."""
         with self.lock, self.syncing():
             changes = self._changes
             self.fs.sync_directory(self.path)
@@ -129,12 +139,12 @@ class Directory:
             self._synced = changes
 
     def sync_file(self, file: File) -> None:
-        """Return when the bytes of an open file in here are on the disk."""
+        """Wait until the bytes of an open file in here are on the disk."""
         with self.syncing():
             file.sync()
 
     def replace(self, name: str, data: ReadableBuffer) -> None:
-        """Make the file `name` in here hold `data`, durably: whole or not at all (`atomic`)."""
+        """Make the file `name` in here hold `data`, durably: completely or not at all (`atomic`)."""
         with self.lock:
             atomic_write(self.fs, self.file(name), data, syncing=self.syncing)
 

@@ -1,4 +1,4 @@
-"""The file-system seam: everything that tidelog asks of an operating system, and nothing more.
+"""The file-system interface: everything that tidelog asks of an operating system.
 
     FileSystem   names: list, stat, exists, is_link, set_mtime, make_directory, open, rename, link, unlink,
                  remove_directory, sync_directory
@@ -7,13 +7,14 @@
     Mapping      a writable view of a file: buffer, flush, close
 
 Each method is one primitive with one effect, so that another implementation can record, delay, reorder, tear
-or refuse it. What is composed of them (read a whole file, replace one atomically) is in `atomic` and below.
+or refuse it. Operations composed of them (read a whole file, replace one atomically) are in `atomic` and
+below.
 
 Durability: nothing is on the disk before `File.sync` / `Mapping.flush` (bytes) or `sync_directory` (names).
-Threads: a `File` may be read by many threads while one writes; closing it lets reads under way finish.
-Errors: the operating system's own `OSError`s, with the path in them where the system knows it.
-Links: a symbolic link is followed to read, never to write or to remove: whoever wrote the link may have meant
-somebody else's files. FIFOs, sockets and devices are no files, and are never opened.
+Threads: a `File` may be read by many threads while one writes; closing it lets reads in progress finish.
+Errors: the operating system's own `OSError`s, with the path in them where the system knows it. Links: a
+symbolic link is followed for reading, never for writing or removing: it may point to somebody else's files.
+FIFOs, sockets and devices are never opened.
 """
 
 from __future__ import annotations
@@ -41,10 +42,12 @@ __all__ = [
     "map_file",
     "read_file",
     "rename_noreplace",
+    "write_again",
 ]
 
 LARGEST_READ = (1 << 31) - 1
 """As much as Kafka's own files can hold: positions in them are int32."""
+_CHUNK_BYTES = 4 << 20
 CANNOT_LINK = (errno.EXDEV, errno.EPERM, errno.ENOTSUP, errno.EMLINK)
 """Errors of `link` that say that it cannot be there: copy instead."""
 
@@ -68,7 +71,7 @@ class FileStat(NamedTuple):
 
 
 class FileState(NamedTuple):
-    """What tells an open file from itself at another time: equal states, an unchanged file."""
+    """Identifies an open file and its last change: equal states mean an unchanged file."""
 
     device: int
     number: int
@@ -85,10 +88,10 @@ class Mapping(Protocol):
         """The bytes; as long as the file was when it was mapped."""
 
     def flush(self) -> None:
-        """Return when the bytes are on the disk."""
+        """Wait until the bytes are on the disk."""
 
     def close(self) -> None:
-        """Let go of the memory. Raises BufferError while somebody still looks at it."""
+        """Release the memory. Raises BufferError while somebody still looks at it."""
 
 
 class File(Protocol):
@@ -123,20 +126,20 @@ class File(Protocol):
         """Make sure that the disk has room for these bytes: a store to a mapping cannot report a full one."""
 
     def reserve(self, position: int, n: int) -> bool:
-        """Set disk space aside for bytes to be written soon; the length stays. False where it cannot be.
+        """Set disk space aside for bytes to be written soon; the length stays. False if it cannot be.
 
         Writes into it are cheaper. What was not used goes back with the next `truncate`.
         """
 
     def sync(self) -> None:
-        """Return when the bytes and the length are on the disk."""
+        """Wait until the bytes and the length are on the disk."""
 
     def map_readonly(self, size: int | None = None, *, ahead: bool = False) -> memoryview:
         """Its first `size` (all) bytes as memory, valid for as long as somebody holds the view.
 
         It outlives the file's close, rename and unlink, and truncations by this process: what they cut off is
         still seen. With `ahead` the size may be one that the file has yet to grow to; the view may then be
-        shorter than asked, but not than the file. Touching what lies behind the file's end, or what another
+        shorter than asked, but not than the file. Touching what lies after the file's end, or what another
         process cut off, kills the process.
         """
 
@@ -144,7 +147,7 @@ class File(Protocol):
         """Its first `size` (all) bytes as writable memory."""
 
     def close(self) -> None:
-        """Let go of the file; again is harmless. Reads in other threads finish."""
+        """Release the file; calling it again is harmless. Reads in other threads finish."""
 
 
 class FileSystem(Protocol):
@@ -154,7 +157,7 @@ class FileSystem(Protocol):
         """The entries of a directory, in no order."""
 
     def stat(self, path: StrPath) -> FileStat:
-        """Size, modification time and kind; FileNotFoundError where there is nothing."""
+        """Size, modification time and kind; FileNotFoundError if there is nothing."""
 
     def exists(self, path: StrPath) -> bool:
         """Whether the name leads to something."""
@@ -166,10 +169,10 @@ class FileSystem(Protocol):
         """Set the time of last modification."""
 
     def make_directory(self, path: StrPath) -> None:
-        """Make a directory; FileExistsError where the name is taken."""
+        """Make a directory; FileExistsError if the name is taken."""
 
     def open(self, path: StrPath, *, writable: bool = False, create: bool = False) -> File:
-        """Open a file to read, or to read and write; `create` makes it (writable) where it is missing.
+        """Open a file to read, or to read and write; `create` makes it (writable) if it is missing.
 
         What is no regular file is refused, and so is a symbolic link where the file is to be written.
         """
@@ -178,20 +181,20 @@ class FileSystem(Protocol):
         """Atomically give a file or directory another name, replacing what had it."""
 
     def link(self, source: StrPath, target: StrPath) -> None:
-        """Give a file a second name; FileExistsError where the name is taken."""
+        """Give a file a second name; FileExistsError if the name is taken."""
 
     def unlink(self, path: StrPath) -> None:
-        """Take a name from a file; FileNotFoundError where there is none."""
+        """Take a name from a file; FileNotFoundError if there is none."""
 
     def remove_directory(self, path: StrPath) -> None:
         """Remove an empty directory."""
 
     def sync_directory(self, path: StrPath) -> None:
-        """Return when the directory's names are on the disk."""
+        """Wait until the directory's names are on the disk."""
 
 
 def read_file(fs: FileSystem, path: StrPath, *, limit: int = LARGEST_READ) -> bytes:
-    """All bytes of a file; InvalidIndexError where it has more than `limit`, which no such file has."""
+    """All bytes of a file; InvalidIndexError if it has more than `limit`, which no such file has."""
     file = fs.open(path)
     try:
         size = file.size()
@@ -203,7 +206,7 @@ def read_file(fs: FileSystem, path: StrPath, *, limit: int = LARGEST_READ) -> by
 
 
 def map_file(fs: FileSystem, path: StrPath, *, limit: int | None = None) -> memoryview:
-    """All bytes of a file as memory, see `File.map_readonly`; InvalidIndexError where it has over `limit`."""
+    """All bytes of a file as memory, see `File.map_readonly`; InvalidIndexError if it has over `limit`."""
     file = fs.open(path)
     try:
         if limit is not None and (size := file.size()) > limit:
@@ -211,6 +214,15 @@ def map_file(fs: FileSystem, path: StrPath, *, limit: int | None = None) -> memo
         return file.map_readonly()
     finally:
         file.close()
+
+
+def write_again(file: File) -> None:
+    """Write a file's bytes again, so that the next `sync` brings them to the disk.
+
+    After a sync that failed the system takes them for written, and a later one passes over them.
+    """
+    for position in range(0, file.size(), _CHUNK_BYTES):
+        file.pwrite(file.pread(_CHUNK_BYTES, position), position)
 
 
 def rename_noreplace(fs: FileSystem, source: StrPath, target: StrPath) -> None:

@@ -1,10 +1,10 @@
-"""What becomes of open handles in a forked child: they are the parent's, and raise.
+"""Open handles in a forked child: they belong to the parent, and raise ForkedError.
 
 A fork copies memory but neither threads nor record locks. A child that appended through its parent's log
-would give away offsets that the parent gives away too; one that closed its parent's store would vouch for
-files that are still written. So in the child every watched handle changes its type to one that raises
-ForkedError whatever it is asked, and whose `close` does nothing, so that `with` blocks end in peace. In the
-process that opened them, handles pay nothing for it.
+would assign offsets that the parent assigns too; a child that closed its parent's store would mark files as
+clean that are still being written. So in the child every watched handle changes its type to one that raises
+ForkedError on every use, and whose `close` does nothing, so that `with` blocks end quietly. In the process
+that opened them, handles pay nothing for this.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _refuse(self: object, name: str) -> Any:
 
 
 def _do_nothing() -> None:
-    """Closing what is not ours."""
+    """The `close` of an orphaned handle."""
 
 
 def _describe(self: object) -> str:

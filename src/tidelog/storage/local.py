@@ -10,7 +10,8 @@ and the file is then mapped over it (MAP_FIXED) with no descriptor left behind.
 
 Truncation. Touching memory behind a file's end kills the process. So read-only mappings are remembered by
 their file, and before a file is cut, each of them that somebody holds gets a copy of the pages that go, moved
-over it in the same way: one step for whoever reads there meanwhile, who goes on seeing what was there.
+over it in the same way: one step for whoever reads there in the meantime, who continues seeing what was
+there.
 """
 
 from __future__ import annotations
@@ -32,7 +33,15 @@ from tidelog.storage.files import DirEntry, FileStat, FileState
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, StrPath
 
-__all__ = ["LINK_REFUSED", "LOCAL", "LocalFile", "LocalFileSystem", "LocalMapping", "open_regular"]
+__all__ = [
+    "LINK_REFUSED",
+    "LOCAL",
+    "LocalFile",
+    "LocalFileSystem",
+    "LocalMapping",
+    "open_regular",
+    "state_of",
+]
 
 _sync = getattr(os, "fdatasync", os.fsync)
 _IOV_MAX = min(os.sysconf("SC_IOV_MAX"), 1024)
@@ -140,12 +149,12 @@ class LocalMapping:
         """The bytes."""
 
     def flush(self) -> None:
-        """Return when the bytes are on the disk."""
+        """Wait until the bytes are on the disk."""
         if self._map is not None:
             self._map.flush()
 
     def close(self) -> None:
-        """Let go of the memory. Raises BufferError while somebody still looks at it."""
+        """Release the memory. Raises BufferError while somebody still looks at it."""
         self.buffer.release()
         if self._map is not None:
             self._map.close()
@@ -175,8 +184,7 @@ class LocalFile:
 
     def state(self) -> FileState:
         """Which file it is, how long, and when it was changed last."""
-        found = os.fstat((self._handle or self._live()).number)
-        return FileState(found.st_dev, found.st_ino, found.st_size, max(found.st_mtime_ns, found.st_ctime_ns))
+        return _state((self._handle or self._live()).number)
 
     def pread(self, n: int, position: int) -> bytes:
         """The `n` bytes from `position` on; fewer only where the file ends."""
@@ -261,7 +269,7 @@ class LocalFile:
         return _fallocate is not None and _fallocate(handle.number, _KEEP_SIZE, position, n) == 0
 
     def sync(self) -> None:
-        """Return when the bytes and the length are on the disk."""
+        """Wait until the bytes and the length are on the disk."""
         handle = self._handle or self._live()
         try:
             _sync(handle.number)
@@ -309,8 +317,26 @@ class LocalFile:
         return found, memory
 
     def close(self) -> None:
-        """Let go of the file; again is harmless."""
+        """Release the file; calling it again is harmless."""
         self._handle = None
+
+
+def state_of(path: str) -> FileState:
+    """Which file or directory it is, and when it was changed last, as far as the clock's tick tells.
+
+    A directory changes with the names in it. It is opened for that: a network file system asks its server
+    then.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    try:
+        return _state(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _state(descriptor: int) -> FileState:
+    found = os.fstat(descriptor)
+    return FileState(found.st_dev, found.st_ino, found.st_size, max(found.st_mtime_ns, found.st_ctime_ns))
 
 
 def open_regular(path: str, flags: int) -> int:
@@ -412,7 +438,7 @@ class LocalFileSystem:
         os.rmdir(path)
 
     def sync_directory(self, path: StrPath) -> None:
-        """Return when the directory's names are on the disk."""
+        """Wait until the directory's names are on the disk."""
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)

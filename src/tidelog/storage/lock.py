@@ -7,12 +7,12 @@ takes. Three properties of that kind shape this module:
    process and root, known by the directory's device and inode; a second one is refused before it opens the
    file. Nothing else may open `.lock`.
 2. It hangs on the inode, and a broker unlinks the file when it stops. After locking, the name must still lead
-   to the locked file, else it is opened and locked anew; `ensure` repeats that question later, because the
+   to the locked file, else it is opened and locked again; `ensure` repeats that question later, because the
    unlinking comes after the broker's unlocking.
 3. It does not pass to a child on fork: a child that opens the root finds it held by its parent, and what it
    inherited of the lock is of no use to it (`forks`).
 
-The file stays when the lock is let go: who waits for it must not end up with a file that has no name.
+The file stays when the lock is released: a waiting process must not end up with a deleted file.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class RootLock:
                 self._descriptor = fresh
 
     def release(self) -> None:
-        """Let go of the root; again is harmless, and so is a forked child's attempt."""
+        """Release the root; calling it again is harmless, and so is a forked child's attempt."""
         if is_orphan(self):
             return
         with _registry:
@@ -117,7 +117,7 @@ os.register_at_fork(after_in_child=_forget_parents)
 
 
 def holder_of(root: StrPath) -> int | None:
-    """The process that holds the root's lock; None where nobody does, or it cannot be told (0: elsewhere)."""
+    """The process that holds the root's lock; None if nobody does, or it cannot be told (0: elsewhere)."""
     with _registry:
         try:
             holder = _held.get(_inode(os.stat(root)))

@@ -1,4 +1,4 @@
-"""Small files that say whose a directory is.
+"""Small files that identify a directory: topic, node and cluster ids.
 
 `partition.metadata`, in each partition (no line end after the last line):
 
@@ -14,7 +14,7 @@
     version=1
     cluster.id=5Vd06HMPRtCwEpY7p6k1FA
 
-`.kafka_cleanshutdown`, in each root after an orderly stop: `{"version":0,"brokerEpoch":9}`.
+`.kafka_cleanshutdown`, in each root after a clean shutdown: `{"version":0,"brokerEpoch":9}`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import json
 import re
 import uuid
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tidelog.errors import InvalidIndexError
@@ -87,8 +88,9 @@ def format_id(identity: uuid.UUID) -> str:
     return base64.urlsafe_b64encode(identity.bytes).rstrip(b"=").decode("ascii")
 
 
+@lru_cache(maxsize=1 << 12)  # a topic's many partitions have the same
 def parse_id(text: str) -> uuid.UUID:
-    """The id that Kafka prints as `text`; ValueError where it is none."""
+    """The id that Kafka prints as `text`; ValueError if it is none."""
     plain = text.rstrip("=")
     if re.fullmatch("[A-Za-z0-9_-]{22}", plain) is None or len(text) > 24:
         raise ValueError(f"{text[:24]!r} is not an id of 16 bytes in URL-safe base64")
@@ -153,7 +155,7 @@ def write_meta_properties(fs: FileSystem, path: StrPath, meta: MetaProperties) -
 
 
 def read_clean_shutdown(fs: FileSystem, path: StrPath) -> int | None:
-    """The broker epoch in a clean-shutdown file; None where it says none (being there tells the rest)."""
+    """The broker epoch in a clean-shutdown file; None if it says none (being there tells the rest)."""
     try:
         found = json.loads(read_file(fs, path))
     except ValueError:

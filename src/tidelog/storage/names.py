@@ -1,4 +1,4 @@
-"""Names of Kafka's files and directories: made here, and told apart here.
+"""Names of Kafka's files and directories: formatting and parsing.
 
     <20 digits>.log  .index  .timeindex  .txnindex     a segment, by its base offset
     <20 digits>.snapshot                               producer state, by the offset it reaches
@@ -8,7 +8,8 @@
     <topic>-<partition>.<32 hex>-stray                 no longer wanted here; cut likewise
     <topic>-<partition>.<32 hex>-future                a copy being filled, to replace one in another root
 
-Parsing takes exactly what formatting makes: another spelling of the same offset or partition is another name.
+Parsing accepts exactly what formatting produces: another spelling of the same offset or partition is another
+name.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ __all__ = [
     "META_PROPERTIES_FILE",
     "PARTITION_METADATA_FILE",
     "SEGMENT_FILES",
+    "SYNC_FAILED_FILE",
     "DirectoryState",
     "FileKind",
     "PartitionDirectoryName",
@@ -46,6 +48,8 @@ __all__ = [
 
 LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
 PARTITION_METADATA_FILE = "partition.metadata"
+SYNC_FAILED_FILE = "tidelog-sync-failed"
+"""In a partition where a sync has failed since the system was started; brokers pass over it."""
 META_PROPERTIES_FILE = "meta.properties"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
@@ -151,6 +155,7 @@ def format_partition_directory(
     return topic + tail
 
 
+@lru_cache(maxsize=1 << 14)  # a stream asks at every trigger
 def parse_partition_directory(name: str) -> PartitionDirectoryName:
     """The parts of a partition directory's name; InvalidInputError for any other, as brokers refuse it."""
     live, state, unique_id = name, DirectoryState.LIVE, ""
@@ -172,7 +177,7 @@ def parse_partition_directory(name: str) -> PartitionDirectoryName:
 
 
 def topic_fault(topic: str) -> str | None:
-    """Why this is no legal topic name, or None."""
+    """Why this is not a legal topic name, or None."""
     if not topic:
         return "a topic name is not empty"
     if topic in (".", ".."):

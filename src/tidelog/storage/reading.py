@@ -1,8 +1,8 @@
-"""A file read in windows, for those who must not be hurt by what its writer does.
+"""Reading a file in windows, safely while another process writes it.
 
-A mapping of a file that another process cuts kills whoever touches the bytes that are gone. So files that
-others may write are read, window by window, into memory of the reader's own, which is used again for the next
-window: no more memory than a window, whatever the file's size, and no page faults after the first one.
+If another process truncates a mapped file, touching the missing bytes kills the reader. So files that others
+may write are read, window by window, into the reader's own memory, which is reused for the next window: one
+window of memory, whatever the file's size, and no page faults after the first.
 """
 
 from __future__ import annotations

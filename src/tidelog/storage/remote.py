@@ -82,7 +82,7 @@ def glob_directories(url: str, **options: Any) -> list[str]:
 
 
 def file_system(url: str, options: dict[str, Any]) -> tuple[Any, str]:
-    """The fsspec file system of a URL, and the path in it. InvalidInputError where there is none."""
+    """The fsspec file system of a URL, and the path in it. InvalidInputError if there is none."""
     try:
         import fsspec
     except ImportError:

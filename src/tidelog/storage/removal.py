@@ -1,8 +1,8 @@
-"""Removing a directory with all that is in it, and nothing that is not.
+"""Removing a directory with everything in it, and nothing else.
 
 Symbolic links are removed, never followed, also where the directory itself is one. On this machine every name
 is looked up in a directory that is held open and was opened without following a link: whoever puts a link in
-a directory's place meanwhile gains nothing. A directory of another file system is refused.
+a directory's place in the meantime gains nothing. A directory of another file system is refused.
 
 1. What lies in the directory and is no directory itself is unlinked.
 2. The inner directories of an inner directory are moved up beside it, so that it can be removed. That is

@@ -8,13 +8,15 @@
 `pending` is there from before a write's first change until after its last. It says where each partition ended
 and started before, and where the staged data is: whoever opens the root next finishes the write or takes it
 back, and whoever reads without opening sees each partition as it was. `committed` is the last batch of each
-query, so that a batch that is written again adds nothing. `sequence` grows with every publication: a reader
-who finds the same number before and after a look has looked between two. `root` is the id of the root's
-directory: a journal that was copied from another root is none of this one's.
+query, so that a batch that is written again adds nothing; `published` is when that was. A query that has
+published nothing for 30 days is forgotten, and the oldest are beyond 100,000 queries (`remembered`).
+`sequence` grows with every publication: a reader who finds the same number before and after a look has looked
+between two. `root` is the id of the root's directory: a journal that was copied from another root is none of
+this one's.
 
-What is read is not trusted: names of manifests are bare names, numbers are in the range of their kind, and
-whose the staged data is must be proven by the staged data itself (`manager.publishing.mark`). Its path is
-relative to the root where it lies beside it, so that both can be moved.
+Nothing in the journal is trusted: names of manifests must be bare names, numbers must be in range, and the
+staged data itself must prove that it belongs to this root (`manager.publishing.mark`). Its path is relative
+to the root where it lies beside it, so that both can be moved.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ import json
 import os
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tidelog.errors import InvalidIndexError
@@ -36,12 +38,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "JOURNAL_FILE",
+    "LEDGER_PREFIX",
     "PendingPartition",
     "PendingWrite",
     "WriteJournal",
     "format_journal",
     "parse_journal",
     "read_journal",
+    "remembered",
     "staging_name",
     "staging_path",
     "write_journal",
@@ -52,6 +56,10 @@ JOURNAL_FILE = "tidelog-journal"
 _VERSION = "1"
 _INT32, _INT64 = 2**31 - 1, 2**63 - 1
 _LIMIT = 64 << 20
+_REMEMBERED_MS = 30 * 24 * 60 * 60 * 1000
+_MAX_QUERIES = 100_000
+LEDGER_PREFIX = "ingest "
+"""What the names of queries begin with whose batches of files are kept in a ledger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +103,37 @@ class WriteJournal:
     pending: PendingWrite | None = None
     root: str = ""
     """The id of the root's directory; empty where that is not told."""
+    published: Mapping[str, int] = field(default_factory=dict)
+    """When each query published last, in milliseconds; older releases did not tell."""
 
     def has(self, query: str, batch: int) -> bool:
         """Whether this batch of a query was published."""
         return bool(query) and self.committed.get(query, -1) >= batch
+
+
+def remembered(journal: WriteJournal, now_ms: int) -> WriteJournal:
+    """The journal without the queries that need not be known any more.
+
+    One that has published nothing for 30 days goes: by then nobody tries a batch again. Ledgers of ingested
+    files are kept for good, for they ask about all their batches at every run, and they are few. Beyond
+    100,000 queries the oldest go, so that the journal can be read and written. A query whose time is not
+    known counts as one of now.
+    """
+    times = {query: journal.published.get(query, now_ms) for query in journal.committed}
+    kept = [
+        query
+        for query, time_ms in sorted(times.items(), key=lambda one: -one[1])
+        if query.startswith(LEDGER_PREFIX) or now_ms - time_ms <= _REMEMBERED_MS
+    ]
+    if len(kept) > _MAX_QUERIES:
+        ledgers = {query for query in kept if query.startswith(LEDGER_PREFIX)}
+        others = [query for query in kept if query not in ledgers]
+        kept = [*ledgers, *others[: max(_MAX_QUERIES - len(ledgers), 0)]]
+    return replace(
+        journal,
+        committed={query: journal.committed[query] for query in kept},
+        published={query: times[query] for query in kept},
+    )
 
 
 def format_journal(journal: WriteJournal) -> bytes:
@@ -109,6 +144,7 @@ def format_journal(journal: WriteJournal) -> bytes:
         "committed": dict(journal.committed),
         "pending": None if pending is None else _pending_fields(pending),
         "root": journal.root,
+        "published": dict(journal.published),
     }
     body = json.dumps(content, separators=(",", ":"))
     return f"{_VERSION}\n{zlib.crc32(body.encode()):08x}\n{body}\n".encode()
@@ -137,7 +173,7 @@ def _pending_fields(pending: PendingWrite) -> dict[str, Any]:
 
 
 def parse_journal(data: bytes, source: str) -> WriteJournal:
-    """What these bytes say; InvalidIndexError where they are no journal. `source` names the file."""
+    """What these bytes say; InvalidIndexError if they are no journal. `source` names the file."""
     try:
         version, checksum, body = data.decode().split("\n")[:3]
         if version != _VERSION:
@@ -146,12 +182,13 @@ def parse_journal(data: bytes, source: str) -> WriteJournal:
             raise ValueError("its checksum does not match")
         content = json.loads(body)
         committed = {str(query): _number(batch, -_INT64 - 1) for query, batch in content["committed"].items()}
-        pending = content["pending"]
+        pending, told = content["pending"], content.get("published", {})
         return WriteJournal(
             _number(content["sequence"]),
             committed,
             None if pending is None else _parse_pending(pending),
             str(content.get("root", "")),
+            {str(query): _number(time_ms, -_INT64 - 1) for query, time_ms in told.items()},
         )
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise InvalidIndexError(f"{source} is no journal of writes: {error}") from error
@@ -205,7 +242,7 @@ def _path(value: Any) -> str:
 
 
 def read_journal(fs: FileSystem, root: StrPath) -> WriteJournal:
-    """A root's journal; an empty one where there is none."""
+    """A root's journal; an empty one if there is none."""
     path = f"{root}/{JOURNAL_FILE}"
     try:
         data = read_file(fs, path, limit=_LIMIT)

@@ -130,7 +130,7 @@ class LogBuilder:
         return self
 
     def gap(self, offsets: int) -> Self:
-        """Leave offsets out, as a compaction does: what comes next begins a segment behind them."""
+        """Leave offsets out, as a compaction does: what comes next begins a segment after them."""
         end = self._log.log_end_offset + offsets
         self._log.roll(end)
         config = self._log.config

@@ -20,17 +20,18 @@ stored through a mapping: on a full disk such a store kills the process, for it 
 from __future__ import annotations
 
 import errno
-import mmap
 import os
 import posixpath
 import threading
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tidelog.storage.files import DirEntry, FileStat, FileState, FileSystem
 from tidelog.testing.copies import copy_tree
+from tidelog.testing.inode import Inode
 from tidelog.testing.journal import (
     ROOT,
     Disk,
@@ -53,80 +54,13 @@ if TYPE_CHECKING:
 
 __all__ = ["CrashFile", "CrashFileSystem", "CrashMapping", "copy_tree"]
 
-_LEAST_CAPACITY = (
-    16 << 20
-)  # address space, not memory: room for an index of the default size to grow in place
-_FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
-
-
-class _Inode:
-    """A file or directory as the running system sees it."""
-
-    __slots__ = (
-        "__weakref__",
-        "_memory",
-        "_outgrown",
-        "hole",
-        "is_directory",
-        "known",
-        "mappings",
-        "mtime_ms",
-        "names",
-        "number",
-        "size",
-    )
-
-    def __init__(self, number: int, node: Node) -> None:
-        self.number = number
-        self.is_directory = node.is_directory
-        self.names: dict[str, _Inode] = {}
-        self.mtime_ms = node.mtime_ms
-        self.size = len(node.data)
-        self._memory: mmap.mmap | bytes = node.data
-        self._outgrown: list[mmap.mmap] = []
-        self.mappings = 0
-        self.hole = self.size
-        """Where the bytes begin that the disk has not promised room for."""
-        self.known = b""
-        """What the journal knows of the mapped bytes; meaningless without a mapping."""
-
-    def memory(self, size: int = 0) -> mmap.mmap:
-        """At least `size` bytes of the file in one piece, with zeros behind its end."""
-        memory = self._memory
-        if isinstance(memory, mmap.mmap) and size <= len(memory):
-            return memory
-        if self.mappings:
-            raise RuntimeError("the simulator cannot move a file that is mapped; grow it before it is mapped")
-        grown = mmap.mmap(-1, max(_LEAST_CAPACITY, 2 * max(size, self.size)), _FLAGS)
-        grown[: self.size] = memory[: self.size]
-        if isinstance(memory, mmap.mmap):
-            self._outgrown.append(memory)
-        self._memory = grown
-        return grown
-
-    def put(self, position: int, data: bytes) -> None:
-        """Replace bytes, in pieces of memory that the file has outgrown too: somebody may look at them."""
-        self.memory(position + len(data))[position : position + len(data)] = data
-        for piece in self._outgrown:
-            part = data[: max(len(piece) - position, 0)]
-            piece[position : position + len(part)] = part
-
-    def promise(self, start: int, end: int) -> None:
-        """The disk has room for these bytes."""
-        if start <= self.hole < end:
-            self.hole = end
-
-    def content(self, start: int = 0, end: int | None = None) -> bytes:
-        """A copy of its bytes."""
-        return self._memory[start : self.size if end is None else min(end, self.size)]
-
 
 class CrashMapping:
     """A file's bytes as writable memory; stores are noticed at the next step."""
 
     __slots__ = ("_fs", "_inode", "buffer")
 
-    def __init__(self, fs: CrashFileSystem, inode: _Inode, size: int) -> None:
+    def __init__(self, fs: CrashFileSystem, inode: Inode, size: int) -> None:
         self._fs = fs
         self._inode = inode
         self.buffer = memoryview(inode.memory(size))[:size]
@@ -151,7 +85,7 @@ class CrashFile:
 
     __slots__ = ("_fs", "_inode", "_open", "_writable", "path")
 
-    def __init__(self, fs: CrashFileSystem, inode: _Inode, path: str, writable: bool) -> None:
+    def __init__(self, fs: CrashFileSystem, inode: Inode, path: str, writable: bool) -> None:
         self._fs = fs
         self._inode = inode
         self._writable = writable
@@ -159,7 +93,7 @@ class CrashFile:
         self.path = path
         """The name it was opened under."""
 
-    def _live(self, *, writing: bool = False) -> _Inode:
+    def _live(self, *, writing: bool = False) -> Inode:
         if not self._open:
             raise ValueError(f"{self.path} is closed")
         if writing and not self._writable:
@@ -177,7 +111,8 @@ class CrashFile:
 
     def pread(self, n: int, position: int) -> bytes:
         """The `n` bytes from `position` on; fewer only where the file ends."""
-        return self._live().content(position, position + n)
+        with self._fs._lock:
+            return self._live().content(position, position + n)
 
     def pread_into(self, buffer: memoryview, position: int) -> int:
         """Fill `buffer` with the bytes from `position` on; fewer only where the file ends."""
@@ -222,19 +157,20 @@ class CrashFile:
 
     def map_readonly(self, size: int | None = None, *, ahead: bool = False) -> memoryview:
         """Its first `size` (all) bytes as memory; `ahead` of the file's end as far as memory is reserved."""
-        inode, length = self._mapped(size if not ahead else None)
-        memory = memoryview(inode.memory(length))
-        return memory[: size if ahead else length].toreadonly()
+        with self._fs._lock:
+            inode, length = self._mapped(size if not ahead else None)
+            return inode.view(length)[: size if ahead else length]
 
     def map_writable(self, size: int | None = None) -> CrashMapping:
         """Its first `size` (all) bytes as writable memory."""
         self._live(writing=True)
-        inode, length = self._mapped(size)
-        mapping = CrashMapping(self._fs, inode, length)
-        self._fs._map(inode)
-        return mapping
+        with self._fs._lock:
+            inode, length = self._mapped(size)
+            mapping = CrashMapping(self._fs, inode, length)
+            self._fs._map(inode)
+            return mapping
 
-    def _mapped(self, size: int | None) -> tuple[_Inode, int]:
+    def _mapped(self, size: int | None) -> tuple[Inode, int]:
         inode = self._live()
         if size is not None and size > inode.size:
             raise ValueError(f"{self.path} has {inode.size} bytes, not {size}")
@@ -254,10 +190,10 @@ class CrashFileSystem:
         self._clock = clock
         self._history: list[Operation] = []
         self._lock = threading.RLock()
-        self._mapped: dict[int, _Inode] = {}
+        self._mapped: dict[int, Inode] = {}
         self.blind_stores: set[int] = set()
         """Files (inodes) into whose holes something was stored through a mapping."""
-        live = {number: _Inode(number, node) for number, node in self._before.items()}
+        live = {number: Inode(number, node) for number, node in self._before.items()}
         for number, node in self._before.items():
             live[number].names = {name: live[child] for name, child in node.names.items()}
         self._root = live[ROOT]
@@ -308,37 +244,36 @@ class CrashFileSystem:
 
     # ---- bytes
 
-    def _write(self, inode: _Inode, position: int, data: bytes) -> None:
+    def _write(self, inode: Inode, position: int, data: bytes) -> None:
         with self._lock:
             self._record(Write(inode.number, position, data))
             inode.put(position, data)
             inode.promise(position, position + len(data))
             self._changed(inode, max(inode.size, position + len(data)))
 
-    def _truncate(self, inode: _Inode, size: int) -> None:
+    def _truncate(self, inode: Inode, size: int) -> None:
         with self._lock:
             self._record(Truncate(inode.number, size))
             if size < inode.size:
-                inode.put(size, bytes(inode.size - size))
-                inode.hole = min(inode.hole, size)
+                inode.cut(size)
             else:
                 inode.memory(size)
             self._changed(inode, size)
 
-    def _changed(self, inode: _Inode, size: int) -> None:
+    def _changed(self, inode: Inode, size: int) -> None:
         inode.size = size
         inode.mtime_ms = self._now()
         if inode.mappings:
             inode.known = inode.content()
 
-    def _map(self, inode: _Inode) -> None:
+    def _map(self, inode: Inode) -> None:
         with self._lock:
             self._notice_stores()
             inode.mappings += 1
             inode.known = inode.content()
             self._mapped[inode.number] = inode
 
-    def _unmap(self, inode: _Inode) -> None:
+    def _unmap(self, inode: Inode) -> None:
         with self._lock:
             self._notice_stores()
             inode.mappings -= 1
@@ -347,7 +282,7 @@ class CrashFileSystem:
 
     # ---- names
 
-    def _find(self, path: StrPath) -> _Inode:
+    def _find(self, path: StrPath) -> Inode:
         """What a path leads to."""
         inode = self._root
         for name in _parts(path):
@@ -358,7 +293,7 @@ class CrashFileSystem:
             inode = inode.names[name]
         return inode
 
-    def _place(self, path: StrPath) -> tuple[_Inode, str]:
+    def _place(self, path: StrPath) -> tuple[Inode, str]:
         """The directory that holds the last name of a path, and that name."""
         *above, name = _parts(path)
         directory = self._find("/" + "/".join(above))
@@ -399,11 +334,11 @@ class CrashFileSystem:
             self._record(Touch(inode.number, mtime_ms))
             inode.mtime_ms = mtime_ms
 
-    def _make(self, path: StrPath, *, is_directory: bool) -> _Inode:
+    def _make(self, path: StrPath, *, is_directory: bool) -> Inode:
         directory, name = self._place(path)
         if name in directory.names:
             raise _error(errno.EEXIST, path)
-        inode = _Inode(self._next, Node(is_directory, mtime_ms=self._now()))
+        inode = Inode(self._next, Node(is_directory, mtime_ms=self._now()))
         self._next += 1
         self._record(SetName(directory.number, name, inode.number, is_directory))
         directory.names[name] = inode
@@ -495,11 +430,15 @@ class CrashFileSystem:
         copy_tree(self, source, fs, target)
 
 
-def _parts(path: StrPath) -> list[str]:
-    text = os.fspath(path)
-    if not text.startswith("/"):
-        raise ValueError(f"{text!r} is not an absolute path")
-    return [part for part in posixpath.normpath(text).split("/") if part]
+def _parts(path: StrPath) -> tuple[str, ...]:
+    return _split(os.fspath(path))
+
+
+@lru_cache(4096)
+def _split(path: str) -> tuple[str, ...]:
+    if not path.startswith("/"):
+        raise ValueError(f"{path!r} is not an absolute path")
+    return tuple(part for part in posixpath.normpath(path).split("/") if part)
 
 
 def _error(code: int, path: StrPath) -> OSError:

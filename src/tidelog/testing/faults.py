@@ -210,7 +210,7 @@ class FaultyFileSystem:
         self.inner.remove_directory(path)
 
     def sync_directory(self, path: StrPath) -> None:
-        """Return when the directory's names are on the disk."""
+        """Wait until the directory's names are on the disk."""
         self.check("sync_directory", path)
         self.inner.sync_directory(path)
 
@@ -269,13 +269,13 @@ class FaultyFile:
         self._inner.allocate(position, n)
 
     def reserve(self, position: int, n: int) -> bool:
-        """Set disk space aside; False where there is none: it is the writes that report a full disk."""
+        """Set disk space aside; False if there is none: it is the writes that report a full disk."""
         if self._fs.before("reserve", self.path, position, n, self._inner.size()) is not None:
             return False
         return self._inner.reserve(position, n)
 
     def sync(self) -> None:
-        """Return when the bytes and the length are on the disk."""
+        """Wait until the bytes and the length are on the disk."""
         self._fs.check("sync", self.path, dropping=getattr(self._inner, "fail_sync", None))
         self._inner.sync()
 
@@ -290,7 +290,7 @@ class FaultyFile:
         return FaultyMapping(self._fs, self.path, self._inner.map_writable(size))
 
     def close(self) -> None:
-        """Let go of the file; again is harmless."""
+        """Release the file; calling it again is harmless."""
         self._inner.close()
 
 
@@ -310,10 +310,10 @@ class FaultyMapping:
         return self._inner.buffer
 
     def flush(self) -> None:
-        """Return when the bytes are on the disk."""
+        """Wait until the bytes are on the disk."""
         self._fs.check("flush", self._path, dropping=getattr(self._inner, "fail_flush", None))
         self._inner.flush()
 
     def close(self) -> None:
-        """Let go of the memory."""
+        """Release the memory."""
         self._inner.close()

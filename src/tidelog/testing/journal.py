@@ -154,7 +154,7 @@ def survivors(
     """A disk that a power cut after `history` may leave, `before` having been safe.
 
     `kept` is "some" (by the seed), "synced" (nothing that was not synced: the most that can be lost) or "all"
-    (what a killed process leaves: the system goes on and writes everything; what it holds of pages that a
+    (what a killed process leaves: the system continues and writes everything; what it holds of pages that a
     failed sync has dropped is still seen). Without `stale`, new blocks hold zeros where a write is missing.
     """
     dice = random.Random(f"tidelog crash {seed}")

@@ -6,6 +6,9 @@
     @pytest.mark.tidelog(topics={"orders": 3}, config={"retention.ms": -1})
     def test_more_orders(tidelog_store): ...
 
+    def test_with_any_kafka_client(kafka_broker):
+        Producer({"bootstrap.servers": kafka_broker.bootstrap_servers})
+
 Nothing but pytest is imported before a fixture is used. `-p no:tidelog` turns it off.
 """
 
@@ -19,9 +22,10 @@ import pytest
 
 if TYPE_CHECKING:
     from tidelog.manager import Store
+    from tidelog.testing.brokers import TestBroker
     from tidelog.testing.builders import LogBuilder
 
-__all__ = ["pytest_configure", "tidelog_log", "tidelog_root", "tidelog_store"]
+__all__ = ["kafka_broker", "pytest_configure", "tidelog_log", "tidelog_root", "tidelog_store"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -30,6 +34,11 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers",
         "tidelog(topics=(), config=None): topics that `tidelog_store` begins with, by name or with their "
         "number of partitions, and their configuration",
+    )
+    config.addinivalue_line(
+        "markers",
+        "kafka_broker(config=None, subprocess=False): keys of server.properties for `kafka_broker`, and "
+        "whether it is a process of its own",
     )
 
 
@@ -63,3 +72,17 @@ def tidelog_log(tmp_path: Path) -> Iterator[LogBuilder]:
 
     with LogBuilder(tmp_path / "test-0") as builder:
         yield builder
+
+
+@pytest.fixture
+def kafka_broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[TestBroker]:
+    """A Kafka broker on a free port of the loopback, in a directory of its own. Stopped in the end."""
+    from tidelog.testing.brokers import start_broker
+
+    mark = request.node.get_closest_marker("kafka_broker")
+    settings = {} if mark is None else dict(mark.kwargs)
+    config, alone = settings.pop("config", None), settings.pop("subprocess", False)
+    if settings or (mark is not None and mark.args):
+        raise pytest.UsageError("@pytest.mark.kafka_broker takes config= and subprocess=")
+    with start_broker(tmp_path / "kafka-broker", config, subprocess=alone) as broker:
+        yield broker

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import BufferedReader
 from itertools import chain
 from pathlib import Path
 
 import pyarrow as pa
 
+from tidelog.cli.actions.directories import parse_settings
 from tidelog.cli.actions.inputs import InputOptions, read_records
 from tidelog.cli.actions.loading import RootOptions, check_ready, opened_root
 from tidelog.cli.errors import UsageError
 from tidelog.cli.render.output import Cell, Column, Output
 from tidelog.config import LogConfig
-from tidelog.errors import InvalidInputError, UncleanShutdownError
+from tidelog.errors import InvalidInputError, LogError, UncleanShutdownError
 from tidelog.log import Log
 from tidelog.manager import Store
 from tidelog.manager.publishing.checks import check_topic
 from tidelog.manager.publishing.existing import TopicFacts, check_single, existing_topics, unregistered
-from tidelog.manager.upkeep.recovery_plan import plan_recovery
-from tidelog.spark.partitioner import Partitioner, TopicPlan
+from tidelog.manager.publishing.partitioner import Partitioner, TopicPlan
+from tidelog.manager.upkeep.recovery import recover_partition
 from tidelog.storage import LOCAL
 from tidelog.storage.directory import is_partition
 from tidelog.storage.names import META_PROPERTIES_FILE, parse_partition_directory
@@ -45,7 +46,7 @@ def parse_codec(name: str | None) -> Codec:
     try:
         return Codec.NONE if name is None else Codec.parse(name)
     except KeyError:
-        raise UsageError(f"--codec {name}: there are {', '.join(one.label for one in Codec)}") from None
+        raise UsageError(f"--codec {name}: choose from {', '.join(one.label for one in Codec)}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,21 +59,32 @@ class Destination:
     create: int | None
     bare: Path | None = None
     """A partition's directory whose parent is no root."""
+    config: Mapping[str, str] = field(default_factory=dict)
+    """What is set for a topic that is made."""
 
     @classmethod
-    def of(cls, path: Path, topic: str | None, partition: int | None, create: int | None) -> Destination:
-        """What a command was told; UsageError where that is too little or does not fit."""
+    def of(
+        cls,
+        path: Path,
+        topic: str | None,
+        partition: int | None,
+        create: int | None,
+        settings: Sequence[str] = (),
+    ) -> Destination:
+        """What a command was told; UsageError if that is too little or does not fit."""
+        if settings and create is None:
+            raise UsageError("--config is for the topic that --create makes; others have `tidelog config`")
         path = path.absolute()
         if path.exists() and not path.is_dir():
             raise UsageError(f"{path} is not a directory: name a root (log.dirs) or a partition's directory")
         if is_partition(LOCAL, str(path)) and topic is None:
             return cls._in_partition(path, partition, create)
         if topic is None:
-            raise UsageError("say where to append to: --topic NAME, or a partition's directory")
+            raise UsageError("name the target: --topic NAME, or a partition's directory")
         check_topic(topic)
         if not path.exists() and create is None:
-            raise UsageError(f"{path} does not exist: check the name, or make it with --create N")
-        return cls(path, topic, partition, create)
+            raise UsageError(f"{path} does not exist: check the name, or create it with --create N")
+        return cls(path, topic, partition, create, config=parse_settings(settings))
 
     @classmethod
     def _in_partition(cls, path: Path, partition: int | None, create: int | None) -> Destination:
@@ -88,10 +100,12 @@ class Destination:
     def check(self, options: RootOptions) -> None:
         """Refuse what an append would refuse, or cut, before anything is changed."""
         if self.bare is not None:
-            plan = plan_recovery(LOCAL, str(self.bare), recovery_point=0)
-            if plan.cause is not None:
+            planned = recover_partition(LOCAL, str(self.bare), recovery_point=0, dry_run=True)
+            if planned.error is not None:
+                raise LogError(planned.error)
+            if planned.bytes_cut:
                 raise UncleanShutdownError(
-                    f"{self.bare} is damaged, and an append would cut it off there: {plan.cause}. See what "
+                    f"{self.bare} is damaged, and an append would cut it there: {planned.cause}. See what "
                     f"goes with `tidelog recover --dry-run {self.bare}`, then run `tidelog recover`"
                 )
             return
@@ -113,11 +127,11 @@ class Destination:
             raise InvalidInputError(
                 f"{self.root} has directories of {self.topic!r}, but its metadata does not know the topic: "
                 "it is one of several disks of a broker, and the metadata is on another. Name all of them "
-                "with --server-properties, or take in what is here with --adopt"
+                "with --server-properties, or register what is here with --adopt"
             )
         if found is None and self.create is None:
-            raise UsageError(f"{self.root} has no topic {self.topic!r}: make it with --create N")
-        found = found or TopicFacts(self.create or 1, LogConfig())
+            raise UsageError(f"{self.root} has no topic {self.topic!r}: create it with --create N")
+        found = found or TopicFacts(self.create or 1, LogConfig.from_properties(self.config, defaults))
         if self.partition is not None and self.partition >= found.partitions:
             raise UsageError(
                 f"topic {self.topic!r} has {found.partitions} partitions, 0 to {found.partitions - 1}"
@@ -219,7 +233,7 @@ def _parts(rows: pa.RecordBatch, config: LogConfig) -> Iterator[pa.RecordBatch]:
 def _writer(
     destination: Destination, output: Output, codec: Codec, sync: bool, options: RootOptions
 ) -> Iterator[_Write]:
-    """Takes the lock, and gives it back with everything closed in order."""
+    """Takes the lock, and gives it back with everything closed cleanly."""
     if destination.bare is not None:
         with Log.open(destination.bare) as log:
             yield lambda _, rows: _append_to_log(log, rows, codec, sync)
@@ -239,8 +253,8 @@ def _writer(
 def _make_topic(store: Store, destination: Destination) -> None:
     if destination.topic not in store.topics:
         if destination.create is None:
-            raise InvalidInputError(f"there is no topic {destination.topic!r}: make it with --create N")
-        store.create_topic(destination.topic, destination.create)
+            raise InvalidInputError(f"there is no topic {destination.topic!r}: create it with --create N")
+        store.create_topic(destination.topic, destination.create, destination.config)
 
 
 def _append_to_log(log: Log, rows: pa.RecordBatch, codec: Codec, sync: bool) -> tuple[int, int]:

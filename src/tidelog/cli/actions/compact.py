@@ -1,7 +1,7 @@
 """What `compact` does with a root or a partition, told through the output.
 
 Ctrl-C is heard between two batches: the segment that is being written is removed, those that were finished
-stay, and the log is closed in order. A second one ends at once; the next opening finishes or undoes the rest.
+stay, and the log is closed cleanly. A second one ends at once; the next opening finishes or undoes the rest.
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tidelog.cleanup.choice import LogToClean
+from tidelog.cleanup.selection import LogToClean
 from tidelog.cli.actions.directories import existing_directory, parse_settings
 from tidelog.cli.actions.find import one_partition
+from tidelog.cli.actions.loading import RootOptions
 from tidelog.cli.actions.spark_upkeep import compact_on_spark, root_for_spark
 from tidelog.cli.errors import FOUND_WRONG, UsageError
 from tidelog.cli.interrupts import interruptible
 from tidelog.cli.render.output import Cell, Column, Output
-from tidelog.manager.metadata.files import read_cluster_metadata
+from tidelog.manager.brokerconfig import BrokerConfig
+from tidelog.manager.metadata.files import home_of_metadata
 from tidelog.manager.upkeep.compacting import (
     Advance,
     Compacted,
@@ -78,6 +80,7 @@ def compact_path(
     from_start: bool,
     settings: Sequence[str],
     master: str | None = None,
+    options: RootOptions,
 ) -> int:
     """Compact a root or partition, with Spark if a master is given, or show what would be; the exit code."""
     if master is not None and settings:
@@ -95,18 +98,22 @@ def compact_path(
         from_start=from_start,
         by_name=alone or bool(topics),
         settings=parse_settings(settings),
+        defaults=options.broker.topic_defaults,
+        metadata=home_of_metadata(LOCAL, options.roots(parent(directory) if alone else directory)),
     )
     if request.by_name:  # what cannot be compacted is refused before anything is changed
-        image = read_cluster_metadata(LOCAL, request.root).image
+        image = request.image()
         for name in names:
             compaction_config(request, parse_partition_directory(name).topic_partition, image)
     if dry_run:  # a matter of names and sizes: nothing for Spark
         return _show(request, output)
-    return _compact(request, output) if master is None else _compact_on_spark(request, topics, output, master)
+    if master is None:
+        return _compact(request, output)
+    return _compact_on_spark(request, topics, output, master, options.broker)
 
 
 def _one(directory: str) -> str:
-    """The name of a partition's directory; UsageError where it holds no log, or one that is to be deleted."""
+    """The name of a partition's directory; UsageError if it holds no log, or one that is to be deleted."""
     one_partition(Path(directory))
     name = Path(directory).name
     if parse_partition_directory(name).state is not DirectoryState.LIVE:
@@ -139,9 +146,17 @@ def _compact(request: Compaction, output: Output) -> int:
         return _tell(map(_row, compact_at_rest(request, observe=observe, check=check)), request, output)
 
 
-def _compact_on_spark(request: Compaction, topics: Sequence[str], output: Output, master: str) -> int:
+def _compact_on_spark(
+    request: Compaction, topics: Sequence[str], output: Output, master: str, config: BrokerConfig
+) -> int:
     found = compact_on_spark(
-        request.root, master, output, topics=topics, now_ms=request.now_ms, from_start=request.from_start
+        request.root,
+        master,
+        output,
+        topics=topics,
+        now_ms=request.now_ms,
+        from_start=request.from_start,
+        config=config,
     )
     return _tell((_job_row(partition, row) for partition, row in found), request, output)
 

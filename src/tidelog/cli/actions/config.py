@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tidelog.cli.actions.directories import existing_directory
-from tidelog.cli.actions.loading import RootOptions, check_ready, opened_root
+from tidelog.cli.actions.loading import RootOptions, check_changeable, check_ready, opened_root
 from tidelog.cli.errors import UsageError
 from tidelog.cli.render.output import Cell, Column, Output
 from tidelog.config import LogConfig
+from tidelog.layout.config import known_config
 from tidelog.manager.metadata.files import read_cluster_metadata
-from tidelog.manager.store.topics import known_config
 from tidelog.storage import LOCAL
 
 __all__ = ["change", "show"]
@@ -88,6 +88,7 @@ def change(
     _check(before, wanted)
     wanted |= dict.fromkeys(gone)
     check_ready(root, options)
+    check_changeable(root, options)
     if not dry_run:
         with opened_root(existing_directory(root), output, options, topics={topic}) as store:
             store.alter_config(topic, wanted)

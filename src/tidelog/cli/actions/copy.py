@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from tidelog.cli.actions.directories import parse_settings
 from tidelog.cli.actions.find import one_partition
 from tidelog.cli.errors import UsageError
 from tidelog.cli.render.output import Column, Output
@@ -33,8 +34,8 @@ def copy_partition(
     """Copy `source` to `target`, and say how much that was."""
     partition = one_partition(source)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise UsageError(f"{target} is there already: name a new directory")
-    settings = LogConfig.from_properties(dict(_setting(text) for text in config))
+        raise UsageError(f"{target} exists already: name a new directory")
+    settings = LogConfig.from_properties(parse_settings(config))
     if not roll_by_config:
         settings = dataclasses.replace(settings, internal_segment_bytes=_INT_MAX, segment_ms=_LONG_MAX)
     bases = [segment.base_offset for segment in partition.segments]
@@ -42,7 +43,7 @@ def copy_partition(
     batches = 0
     with (
         output.progress(total, "copying") as progress,
-        Log.open(target, settings, clean=True, log_start_offset=bases[0]) as log,
+        Log.open(target, settings, clean=True, log_start_offset=bases[0], topic_id=partition.topic_id) as log,
     ):
         for base, segment in zip(bases, partition.segments, strict=True):
             if base > bases[0] and not roll_by_config:
@@ -57,13 +58,6 @@ def copy_partition(
         for name in ("batches", "bytes", "segments", "log_start_offset", "log_end_offset")
     ]
     output.table(columns, [row])
-
-
-def _setting(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals:
-        raise UsageError(f"--config {text}: KEY=VALUE is wanted")
-    return key.strip(), value
 
 
 def _windows(

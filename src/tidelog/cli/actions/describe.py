@@ -51,7 +51,7 @@ class Axis:
 
 @dataclass(slots=True)
 class SegmentPicture:
-    """What there is to know of a segment. Timestamps are -1 where there is none."""
+    """What there is to know of a segment. Timestamps are -1 if there is none."""
 
     base_offset: int
     size: int

@@ -17,11 +17,11 @@ def parse_settings(settings: Sequence[str]) -> dict[str, str]:
     pairs = [setting.partition("=") for setting in settings]
     if any(not equals for _, equals, _ in pairs):
         raise UsageError(f"--config takes KEY=VALUE, not {' '.join(settings)!r}")
-    return {key: value for key, _, value in pairs}
+    return {key.strip(): value for key, _, value in pairs}
 
 
 def existing_directory(path: Path) -> str:
-    """A directory's path as text; UsageError where it is none."""
+    """A directory's path as text; UsageError if it is none."""
     found = str(path.absolute())
     if not path.is_dir():
         raise UsageError(

@@ -43,7 +43,7 @@ class Questions:
 
 
 def one_partition(path: str | Path) -> Partition:
-    """The partition in a directory or at a URL; UsageError where it holds none, or several."""
+    """The partition in a directory or at a URL; UsageError if it holds none, or several."""
     found = find_partitions(path)
     if len(found) != 1 or not found[0].is_named:
         raise UsageError(f"{path} is not a partition directory, <topic>-<partition>; name one of those in it")
@@ -67,7 +67,7 @@ def answer(path: Path, questions: Questions, output: Output, topics: Sequence[st
 
 
 def _partitions(path: Path, topics: Sequence[str] | None) -> list[Partition]:
-    """The partitions that are asked; UsageError where there are none."""
+    """The partitions that are asked; UsageError if there are none."""
     found = [one for one in find_partitions(path, topics) if one.segments]
     if not found:
         raise UsageError(f"{path} holds no partition with a segment: name a root or a partition directory")
@@ -82,7 +82,7 @@ class _See:
         self.ends = log_ends(partition)
 
     def ask(self, question: Callable[[_See], Answer]) -> Answer:
-        """The answer; once more where the files have changed meanwhile."""
+        """The answer; once more where the files have changed in the meantime."""
         return look_steadily(
             self.partition, lambda one: question(self if one is self.partition else _See(one))
         )

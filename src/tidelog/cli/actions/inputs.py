@@ -67,7 +67,7 @@ class InputOptions:
     def __post_init__(self) -> None:
         """Refuse what does not go together."""
         if self.format not in FORMATS:
-            raise UsageError(f"--format {self.format}: there are {', '.join(FORMATS)}")
+            raise UsageError(f"--format {self.format}: choose from {', '.join(FORMATS)}")
         if self.key_separator is not None and (self.format != "lines" or not self.key_separator):
             raise UsageError("--key-separator is for --format lines, and is not empty")
         if self.base64 and self.format != "json":
@@ -91,7 +91,7 @@ def read_records(source: BufferedReader, options: InputOptions) -> Iterator[pa.R
 
 
 def _line_blocks(source: BufferedReader) -> Iterator[bytes]:
-    """Whole lines, many at a time, as they come; the last one may lack its end, which is added."""
+    """Whole lines, many at a time, as they arrive; the last one may lack its end, which is added."""
     rest = b""
     while block := source.read1(_BLOCK_BYTES):
         cut = block.rfind(b"\n") + 1

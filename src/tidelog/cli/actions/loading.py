@@ -11,23 +11,38 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from tidelog import manager
-from tidelog.cli.errors import UsageError
 from tidelog.cli.render.output import Output, Progress
+from tidelog.errors import InvalidInputError
 from tidelog.layout.roots import check_clean, look_at
+from tidelog.manager.metadata.files import home_of_metadata, read_cluster_metadata
+from tidelog.manager.metadata.image import MetadataImage
+from tidelog.manager.metadata.registry import Registry
 from tidelog.manager.store.events import Event, LoadProgress, LoadStarted
 from tidelog.storage import LOCAL
 from tidelog.storage.lock import holder_of
+from tidelog.storage.names import META_PROPERTIES_FILE
+from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:
     from _typeshed import StrPath
 
-__all__ = ["LoadBar", "RootOptions", "check_ready", "opened_root", "refuse_properties"]
+__all__ = [
+    "LoadBar",
+    "RootOptions",
+    "check_changeable",
+    "check_one_node",
+    "check_ready",
+    "metadata_of",
+    "opened_root",
+    "refuse_unknown",
+    "split_known",
+]
 
 
 class LoadBar:
     """Takes events (`on_event`, `tell`) and shows how many bytes are recovered, and the time left.
 
-    Roots are loaded side by side; they share one bar. After an orderly stop there is nothing to show.
+    Roots are loaded side by side; they share one bar. After a clean shutdown there is nothing to show.
     """
 
     def __init__(self, output: Output) -> None:
@@ -84,19 +99,60 @@ class RootOptions:
 
 
 def check_ready(root: StrPath | Sequence[StrPath], options: RootOptions | None = None) -> None:
-    """Refuse what opening would refuse because a root was not closed in order; nothing is changed.
+    """Refuse what opening would refuse because a root was not closed cleanly; nothing is changed.
 
-    A root that another process has open cannot tell: then only a dry run goes on.
+    A root that another process has open cannot tell: then only a dry run continues.
     """
     for path in (options or RootOptions()).roots(root):
         if Path(path).is_dir() and holder_of(path) is None:
             check_clean(LOCAL, look_at(LOCAL, path))
 
 
-def refuse_properties(options: RootOptions) -> None:
-    """UsageError where a job on Spark is given a broker's configuration, which it would not follow."""
-    if options.properties is not None:
-        raise UsageError("--server-properties does not go with --spark yet")
+def metadata_of(root: str, options: RootOptions) -> MetadataImage:
+    """What the metadata says that counts for a root: its own, or that of another disk of its broker."""
+    roots = [path for path in options.roots(root) if Path(path).is_dir()] or [root]
+    return read_cluster_metadata(LOCAL, home_of_metadata(LOCAL, roots)).image
+
+
+def split_known(
+    root: str, names: Sequence[TopicPartition], image: MetadataImage
+) -> tuple[list[TopicPartition], list[TopicPartition]]:
+    """Those of a root's partitions that the metadata knows, and the others. Nobody's root knows all."""
+    nobodys = not LOCAL.exists(f"{root}/{META_PROPERTIES_FILE}")
+    known = [name for name in names if nobodys or image.has(name)]
+    return known, [name for name in names if name not in known]
+
+
+def check_one_node(roots: Sequence[str]) -> None:
+    """Refuse roots of several nodes or clusters, as opening them together would; nothing is opened."""
+    owners = {path: meta for path in roots if (meta := look_at(LOCAL, path).meta) is not None}
+    told = {path: (meta.node_id, meta.cluster_id) for path, meta in owners.items()}
+    for path, owner in told.items():
+        first = next(iter(told))
+        if owner != told[first]:
+            raise InvalidInputError(
+                f"{path} belongs to node {owner[0]} of cluster {owner[1]}, but {first} to node "
+                f"{told[first][0]} of cluster {told[first][1]}: name roots of one node"
+            )
+
+
+def check_changeable(root: StrPath | Sequence[StrPath], options: RootOptions | None = None) -> None:
+    """Refuse to change the metadata of a root where that is not this node's alone; nothing is opened."""
+    paths = [path for path in (options or RootOptions()).roots(root) if Path(path).is_dir()]
+    if not paths:
+        return
+    home = home_of_metadata(LOCAL, paths)
+    meta = look_at(LOCAL, home).meta
+    if meta is not None and meta.node_id is not None:
+        Registry(LOCAL, home, meta.node_id, lambda: 0).check_writable()
+
+
+def refuse_unknown(root: str, partition: TopicPartition) -> InvalidInputError:
+    """The error that says that the metadata does not know a partition."""
+    return InvalidInputError(
+        f"{root} has a directory {partition}, but its metadata does not know the partition: it may be one of "
+        "several disks of a broker, and the metadata on another. Name all of them with --server-properties"
+    )
 
 
 @contextmanager

@@ -109,7 +109,7 @@ def list_paths(paths: Sequence[str], topics: Collection[str] | None, grouping: G
             out.table(_ROOTS, (_root_row(name, group, out) for name, group in roots_found.items()))
     if damaged:
         live = sum(partition.state is DirectoryState.LIVE for partition in found)
-        out.say(f"{damaged} of {live} partitions are damaged: tidelog verify tells where")
+        out.say(f"{damaged} of {live} partitions are damaged: tidelog verify shows where")
     return FOUND_WRONG if damaged else 0
 
 

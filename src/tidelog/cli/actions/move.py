@@ -6,9 +6,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tidelog.cli.actions.directories import check_root, existing_directory, log_bytes
-from tidelog.cli.actions.loading import check_ready, opened_root
+from tidelog.cli.actions.loading import (
+    RootOptions,
+    check_changeable,
+    check_one_node,
+    check_ready,
+    opened_root,
+    refuse_unknown,
+)
 from tidelog.cli.errors import UsageError
 from tidelog.cli.render.output import Column, Output
+from tidelog.manager.metadata.files import home_of_metadata, read_cluster_metadata
+from tidelog.storage import LOCAL
 from tidelog.storage.names import DirectoryState, parse_partition_directory
 
 __all__ = ["move_partition"]
@@ -22,7 +31,13 @@ _MOVED = (
 
 
 def move_partition(
-    partition: Path, target: Path, others: Sequence[Path], output: Output, *, dry_run: bool
+    partition: Path,
+    target: Path,
+    others: Sequence[Path],
+    output: Output,
+    *,
+    dry_run: bool,
+    options: RootOptions,
 ) -> None:
     """Move a partition to another root, or show what would be moved."""
     directory = existing_directory(partition)
@@ -30,19 +45,27 @@ def move_partition(
     if found.state is not DirectoryState.LIVE:
         raise UsageError(f"{directory} is marked {found.state.value}: only live partitions can be moved")
     source = str(Path(directory).parent)
-    roots = [source, existing_directory(target), *map(existing_directory, others)]
+    destination = existing_directory(target)
+    named = [source, destination, *map(existing_directory, others), *options.roots(source)]
+    roots = list(dict.fromkeys(named))
     for root in roots:
         if any(Path(root).iterdir()):  # an empty directory becomes a root of the node
             check_root(root)
     name = found.topic_partition
-    if roots[1] == source:
+    if destination == source:
         raise UsageError(f"{name} is in {source} already")
-    if Path(roots[1], str(name)).exists():
-        raise UsageError(f"{roots[1]} has a {name} of its own: `tidelog describe` shows which one is newer")
+    if Path(destination, str(name)).exists():
+        raise UsageError(
+            f"{destination} has a {name} of its own: `tidelog describe` shows which one is newer"
+        )
     size = log_bytes(directory)
-    check_ready(roots)
+    check_one_node(roots)
+    check_ready(roots, options)
+    if not read_cluster_metadata(LOCAL, home_of_metadata(LOCAL, roots)).image.has(name):
+        raise refuse_unknown(source, name)
+    check_changeable(roots, options)
     if not dry_run:
-        with opened_root(list(dict.fromkeys(roots)), output, topics={name.topic}) as store:
-            store.move_partition(name.topic, name.partition, roots[1])
-    output.table(_MOVED, [(str(name), size, source, roots[1])])
+        with opened_root(roots, output, options, topics={name.topic}) as store:
+            store.move_partition(name.topic, name.partition, destination)
+    output.table(_MOVED, [(str(name), size, source, destination)])
     output.say(f"{name} {'would be' if dry_run else 'is'} moved")

@@ -18,11 +18,10 @@ from tidelog.cli.render.units import parse_time
 from tidelog.errors import CorruptRecordError, OffsetOutOfRangeError
 from tidelog.records.schema import Projection
 from tidelog.scanning import run_task
+from tidelog.scanning.bounds import AtDamage, AtTime, OffsetBound, find_offset, resolve, visible
 from tidelog.scanning.partitions import Partition, find_partitions, look_steadily
 from tidelog.scanning.ranges import OffsetRange, plan_range
-from tidelog.scanning.stability import find_log_end, stable_offset
 from tidelog.scanning.tasks import ScanTask
-from tidelog.scanning.timestamps import offset_for_timestamp
 
 __all__ = ["Bounds", "Selection", "last_records", "read_tasks", "select"]
 
@@ -80,8 +79,8 @@ def select(
     """Find the partitions and their ranges. Raises UsageError for an offset that a lone partition lacks."""
     bounds = bounds or Bounds()
     now_ms = time.time_ns() // 1_000_000
-    start_ms = None if bounds.start_time is None else parse_time(bounds.start_time, now_ms)
-    end_ms = None if bounds.end_time is None else parse_time(bounds.end_time, now_ms)
+    start = _bound(bounds.start_offset, bounds.start_time, now_ms)
+    end = _bound(bounds.end_offset, bounds.end_time, now_ms)
 
     def find() -> list[Partition]:
         return [
@@ -98,7 +97,7 @@ def select(
         asked, fault = look_steadily(
             one,
             lambda partition: _range(
-                partition, bounds, start_ms, end_ms, committed_only=committed_only, alone=len(found) == 1
+                partition, start, end, committed_only=committed_only, alone=len(found) == 1
             ),
         )
         ranges.append(asked)
@@ -107,34 +106,23 @@ def select(
     return Selection(ranges, committed_only, wanted or RecordFilter(), faults, find)
 
 
+def _bound(offset: int | None, moment: str | None, now_ms: int) -> OffsetBound:
+    return offset if moment is None else AtTime(parse_time(moment, now_ms))
+
+
 def _range(
-    one: Partition,
-    bounds: Bounds,
-    start_ms: int | None,
-    end_ms: int | None,
-    *,
-    committed_only: bool,
-    alone: bool,
+    one: Partition, start: OffsetBound, end: OffsetBound, *, committed_only: bool, alone: bool
 ) -> tuple[OffsetRange, CorruptRecordError | None]:
     """What is to be read of a partition, and the damage that ends it."""
-    log_end, fault = find_log_end(one)
-    end = stable_offset(one, log_end) if committed_only else log_end
-    start = _offset(one, bounds.start_offset, start_ms, one.log_start_offset, log_end)
-    if alone and not one.log_start_offset <= start <= log_end:
+    seen = visible(one, committed_only=committed_only, at_damage=AtDamage.STOP)
+    first = find_offset(one, start, one.log_start_offset, seen)
+    if alone and not one.log_start_offset <= first <= seen.log_end:
         raise OffsetOutOfRangeError(
-            f"offset {start} is not in {one.topic_partition}, which has [{one.log_start_offset}, {log_end}]"
+            f"offset {first} is not in {one.topic_partition}, "
+            f"which has [{one.log_start_offset}, {seen.log_end}]"
         )
-    stop = min(_offset(one, bounds.end_offset, end_ms, end, log_end), end)
-    return OffsetRange(one, max(start, one.log_start_offset), stop), fault if stop == end else None
-
-
-def _offset(partition: Partition, offset: int | None, time_ms: int | None, default: int, log_end: int) -> int:
-    if offset is not None:
-        return offset
-    if time_ms is None:
-        return default
-    found = offset_for_timestamp(partition, time_ms)
-    return log_end if found is None else found.offset
+    asked = resolve(one, first, end, seen, AtDamage.STOP)
+    return asked, seen.fault if asked.end == seen.end else None
 
 
 def read_tasks(
@@ -162,15 +150,15 @@ def last_records(
     """The last `count` records of a range that pass the filter."""
     width = count
     while True:
-        start = max(one.end - width, one.start)
-        tasks = selection.plan(OffsetRange(one.partition, start, one.end))
+        part = one.last(width)
+        tasks = selection.plan(part)
         found: list[pa.RecordBatch] = []
         for batch in read_tasks(tasks, columns, selection.wanted):
             found.append(batch)
             while found and sum(b.num_rows for b in found[1:]) >= count:
                 found.pop(0)
         rows = sum(batch.num_rows for batch in found)
-        if rows >= count or start == one.start:
+        if rows >= count or part.start == one.start:
             if rows > count:
                 found[0] = found[0].slice(rows - count)
             return found

@@ -6,10 +6,11 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from tidelog.cli.actions.directories import existing_directory
+from tidelog.cli.actions.directories import existing_directory, parse_settings
 from tidelog.cli.actions.loading import LoadBar, RootOptions
 from tidelog.cli.errors import FOUND_WRONG, UsageError
 from tidelog.cli.render.output import Cell, Column, Output
+from tidelog.config import LogConfig
 from tidelog.manager.upkeep.kept_aside import KeepingFileSystem
 from tidelog.manager.upkeep.recovery import Recovered, recover_partition, recover_root
 from tidelog.storage import LOCAL, FileSystem
@@ -39,6 +40,7 @@ def recover_path(
     discard: bool,
     dry_run: bool,
     properties: Path | None,
+    settings: Sequence[str] = (),
 ) -> int:
     """Recover a root or partition, or show what that would cut; the exit code.
 
@@ -46,8 +48,10 @@ def recover_path(
     """
     directory = existing_directory(path)
     if discard and keep is not None:
-        raise UsageError("--keep and --discard do not go together")
+        raise UsageError("--keep and --discard cannot be combined")
     defaults = RootOptions(properties).broker.topic_defaults
+    config = parse_settings(settings)
+    LogConfig.from_properties(config, defaults)
     fs: FileSystem = LOCAL
     keeping = None
     if not dry_run and not discard:
@@ -64,6 +68,7 @@ def recover_path(
                     tell=tell,
                     dry_run=dry_run,
                     defaults=defaults,
+                    settings=config,
                 )
             ]
         else:
@@ -75,6 +80,7 @@ def recover_path(
                 tell=tell,
                 dry_run=dry_run,
                 defaults=defaults,
+                settings=config,
             )
     if dry_run:
         output.table((*_RECOVERED, _CAUSE), ([*_recovered_row(one), one.cause] for one in results))

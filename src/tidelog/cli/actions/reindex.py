@@ -7,11 +7,15 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tidelog.cli.actions.directories import existing_directory, log_bytes, parse_settings
+from tidelog.cli.actions.loading import RootOptions
 from tidelog.cli.errors import FOUND_WRONG
 from tidelog.cli.render.output import Cell, Column, Output
 from tidelog.cli.render.spark_progress import Reporter
+from tidelog.manager.metadata.files import home_of_metadata
 from tidelog.manager.upkeep.reindexing import Reindexed, reindex
 from tidelog.storage import LOCAL
+from tidelog.storage.directory import is_partition
+from tidelog.storage.files import parent
 
 __all__ = ["reindex_path"]
 
@@ -31,13 +35,14 @@ def reindex_path(
     dry_run: bool,
     settings: Sequence[str],
     master: str | None,
+    options: RootOptions,
 ) -> int:
     """Rebuild the indexes of a root or partition; the exit code."""
     directory, config = existing_directory(path), parse_settings(settings)
     done: list[Reindexed] = []
 
     def rows() -> Iterator[Sequence[Cell]]:
-        for one in _reindexed(directory, output, everything, dry_run, config, master):
+        for one in _reindexed(directory, output, everything, dry_run, config, master, options):
             done.append(one)
             yield one.file, " ".join(one.indexes), one.cause, one.error
 
@@ -56,11 +61,15 @@ def _reindexed(
     dry_run: bool,
     config: Mapping[str, str],
     master: str | None,
+    options: RootOptions,
 ) -> Iterator[Reindexed]:
     """What was done, as it is done."""
+    defaults = options.broker.topic_defaults
+    root = parent(directory) if is_partition(LOCAL, directory) else directory
+    metadata = home_of_metadata(LOCAL, options.roots(root))
     if master is not None:
         from tidelog.spark import quiet_session
-        from tidelog.spark.reindexing import rebuild
+        from tidelog.spark.upkeep.reindexing import rebuild
 
         with quiet_session(master) as session, ExitStack() as stack:
             yield from rebuild(
@@ -69,6 +78,8 @@ def _reindexed(
                 everything=everything,
                 dry_run=dry_run,
                 settings=config,
+                defaults=defaults,
+                metadata=metadata,
                 report=Reporter(output, stack, "reindexing"),
             )
         return
@@ -79,5 +90,7 @@ def _reindexed(
             everything=everything,
             dry_run=dry_run,
             settings=config,
+            defaults=defaults,
+            metadata=metadata,
             advance=progress.advance,
         )

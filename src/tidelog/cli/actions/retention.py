@@ -8,7 +8,14 @@ from pathlib import Path
 
 from tidelog.cleanup.retention import Deletion
 from tidelog.cli.actions.directories import check_root, existing_directory, parse_settings
-from tidelog.cli.actions.loading import RootOptions, check_ready, opened_root, refuse_properties
+from tidelog.cli.actions.loading import (
+    RootOptions,
+    check_ready,
+    metadata_of,
+    opened_root,
+    refuse_unknown,
+    split_known,
+)
 from tidelog.cli.actions.spark_upkeep import retain_on_spark, root_for_spark
 from tidelog.cli.errors import UsageError
 from tidelog.cli.render.output import Cell, Column, Output
@@ -17,7 +24,7 @@ from tidelog.manager.verification.root import partition_directories
 from tidelog.storage import LOCAL
 from tidelog.storage.directory import is_partition
 from tidelog.storage.files import parent
-from tidelog.storage.names import META_PROPERTIES_FILE, parse_partition_directory
+from tidelog.storage.names import CLUSTER_METADATA_TOPIC, META_PROPERTIES_FILE, parse_partition_directory
 from tidelog.types import TopicPartition
 
 __all__ = ["retain_path"]
@@ -46,9 +53,9 @@ def retain_path(
     if config and not dry_run:
         raise UsageError("--config is for --dry-run; what is deleted follows the topic's own config")
     if master is not None:
-        refuse_properties(options)
         check_ready(path, options)
-        going = retain_on_spark(root_for_spark(path), master, dry_run=dry_run, settings=config)
+        root = root_for_spark(path)
+        going = retain_on_spark(root, master, dry_run=dry_run, settings=config, config=options.broker)
     else:
         going = _going(existing_directory(path), output, options, dry_run=dry_run, settings=config)
     freed = [0, 0]
@@ -72,16 +79,26 @@ def _going(
     root = parent(directory) if alone else directory
     if LOCAL.exists(f"{root}/{META_PROPERTIES_FILE}"):
         check_ready(root, options)
+    names = [directory.rpartition("/")[2]] if alone else list(partition_directories(LOCAL, root)[0])
+    image = metadata_of(root, options)
+    partitions = [parse_partition_directory(name).topic_partition for name in names]
+    unknown = split_known(root, [one for one in partitions if one.topic != CLUSTER_METADATA_TOPIC], image)[1]
+    if unknown and alone:
+        raise refuse_unknown(root, unknown[0])
+    if unknown:
+        output.say(f"{len(unknown)} partitions are left alone: the metadata here does not know {unknown[0]}")
+    now_ms = time.time_ns() // 1_000_000
+    defaults = options.broker.topic_defaults
+    plans = plan_root_retention(LOCAL, root, names, now_ms, settings, defaults, image=image)
     if dry_run:
-        names = [directory.rpartition("/")[2]] if alone else list(partition_directories(LOCAL, root)[0])
-        defaults = options.broker.topic_defaults
-        now_ms = time.time_ns() // 1_000_000
-        for planned in plan_root_retention(LOCAL, root, names, now_ms, settings, defaults):
+        for planned in plans:
             yield from ((planned.partition, one) for one in planned.plan.deletions)
         return
-    only = parse_partition_directory(Path(directory).name).topic_partition if alone else None
     check_root(root)
-    topics = None if only is None else {only.topic}
-    with opened_root(root, output, options, topics=topics) as store:
-        for partition, plan in store.apply_retention(only).items():
-            yield from ((partition, one) for one in plan.deletions)
+    due = [planned.partition for planned in plans if planned.plan.deletions]
+    if not due:
+        return
+    with opened_root(root, output, options, topics={partition.topic for partition in due}) as store:
+        for partition in due:
+            for plan in store.apply_retention(partition).values():
+                yield from ((partition, one) for one in plan.deletions)

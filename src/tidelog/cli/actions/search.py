@@ -1,7 +1,7 @@
 """What `tidelog search` does: one filter over the tasks of a scan, on threads or by Spark, in plan order.
 
-On threads, so many tasks as there are threads are under way, and a few more that have been done and wait for
-their turn; what waits are matches only.
+On threads, so many tasks as there are threads are in progress, and a few more that have been done and wait
+for their turn; what waits are matches only.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tidelog.cli.render.output import Column, Output
 from tidelog.scanning.tasks import ScanTask
 
 if TYPE_CHECKING:
-    from tidelog.spark.jobs import Bin
+    from tidelog.spark.runtime.jobs import Bin
 
 __all__ = ["COUNT_COLUMNS", "count_matches", "search_by_spark", "search_on_threads"]
 
@@ -101,7 +101,7 @@ def search_by_spark(
 ) -> Iterator[pa.RecordBatch]:
     """Matches in the same order, found by the workers of a Spark cluster that can reach the files."""
     from tidelog.spark import quiet_session
-    from tidelog.spark.jobs import pack, run_job, share_bytes
+    from tidelog.spark.runtime.jobs import pack, run_job, share_bytes
 
     search = _Search(selection.wanted, tuple(columns), limit)
     tasks = selection.tasks()

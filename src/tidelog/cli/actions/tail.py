@@ -1,14 +1,15 @@
 """Following logs that another process writes.
 
-Each look lists the partition anew and reads the headers that have come since the last one (`log_tail`), so
+Each look lists the partition again and reads the headers that have come since the last one (`log_tail`), so
 new segments are found, and an unfinished write waits for its end. What has gone or was cut back is told, and
-reading goes on with what there is. Now and then the partitions themselves are looked for: a new one is read
+reading continues with what there is. Now and then the partitions themselves are looked for: a new one is read
 from its start, one that has moved to another root from where it was left. A bulk write that is being
 published is shown when it is whole.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -46,7 +47,7 @@ class _Place:
 def follow(
     selection: Selection, columns: Sequence[str], out: Output, check: Callable[[], None]
 ) -> Iterator[pa.RecordBatch | None]:
-    """Records as they come; None after each look, when it is time to show them. `check` raises to stop.
+    """Records as they arrive; None after each look, when it is time to show them. `check` raises to stop.
 
     `offset` is among the columns.
     """
@@ -98,9 +99,11 @@ def _miss(place: _Place, places: dict[TopicPartition, _Place], selection: Select
 
 
 def _place(wanted: OffsetRange) -> _Place:
-    tail = look_steadily(wanted.partition, lambda one: log_tail(one, damage_ends_it=True))
-    if tail.end_offset != wanted.end:  # it grew since the range was made: what came must be read
-        tail = LogTail(-1, 0, wanted.end)
+    tail = LogTail(-1, 0, wanted.end)
+    with contextlib.suppress(DataLossError):  # it has gone since the range was made: the first look tells
+        seen = look_steadily(wanted.partition, lambda one: log_tail(one, damage_ends_it=True))
+        if seen.end_offset == wanted.end:  # if it grew since, what came must be read
+            tail = seen
     return _Place(wanted.partition, wanted.end, tail, Transactions())
 
 
@@ -132,7 +135,9 @@ def _look(place: _Place, selection: Selection, out: Output) -> list[ScanTask]:
 def _read(
     place: _Place, tasks: list[ScanTask], columns: Sequence[str], wanted: RecordFilter
 ) -> Iterator[pa.RecordBatch]:
-    """The records of tasks; where a file goes meanwhile, the next look begins behind those that came."""
+    """The records of tasks; where a file goes in the meantime, the next look begins behind those that
+    came.
+    """
     offset = tasks[0].start_offset if tasks else place.offset
     try:
         for batch in read_tasks(tasks, columns, wanted):

@@ -9,7 +9,7 @@ from tidelog.cli.actions.directories import check_root, existing_directory
 from tidelog.cli.actions.loading import RootOptions, opened_root
 from tidelog.cli.render.output import Cell, Column, Output
 from tidelog.layout.roots import hold_root, look_at
-from tidelog.manager.metadata.files import read_cluster_metadata
+from tidelog.manager.metadata.files import look_at_metadata
 from tidelog.manager.store.survey import find_unknown
 from tidelog.manager.store.tidying import plan_return, take_back
 from tidelog.storage import LOCAL
@@ -44,7 +44,7 @@ def unstray_root(root: Path, output: Output, *, dry_run: bool) -> None:
     """Give the strays of a root their names back, or show which."""
     directory = existing_directory(root)
     check_root(directory)
-    image = read_cluster_metadata(LOCAL, directory).image
+    image = look_at_metadata(LOCAL, directory).image
     planned = list(plan_return(LOCAL, look_at(LOCAL, directory), image))
     if not dry_run:
         with hold_root(directory, LOCAL) as held:

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tidelog.cli.actions.directories import existing_directory, log_bytes, parse_settings
-from tidelog.cli.actions.loading import check_ready, opened_root
+from tidelog.cli.actions.loading import RootOptions, check_changeable, check_ready, metadata_of, opened_root
 from tidelog.cli.errors import UsageError
 from tidelog.cli.render.output import Column, Output
 from tidelog.config import LogConfig
 from tidelog.errors import TopicExistsError
-from tidelog.manager.metadata.files import read_cluster_metadata
 from tidelog.manager.metadata.image import MetadataImage, TopicImage
 from tidelog.storage import LOCAL
 from tidelog.storage.metadata import format_id
@@ -37,9 +36,9 @@ _PARTITIONS = (
 )
 
 
-def list_topics(root: Path, output: Output) -> None:
+def list_topics(root: Path, output: Output, options: RootOptions) -> None:
     """A row for each topic that the metadata knows."""
-    directory, image = _metadata(root)
+    directory, image = _metadata(root, options)
     rows = (
         (
             topic.name,
@@ -54,9 +53,9 @@ def list_topics(root: Path, output: Output) -> None:
     output.table(_TOPICS, rows)
 
 
-def describe_topic(root: Path, name: str, output: Output) -> None:
+def describe_topic(root: Path, name: str, output: Output, options: RootOptions) -> None:
     """A row for each partition of a topic, and what is set for the topic."""
-    directory, image = _metadata(root)
+    directory, image = _metadata(root, options)
     topic = _known(directory, image, name)
     rows = (
         (
@@ -77,44 +76,53 @@ def describe_topic(root: Path, name: str, output: Output) -> None:
 
 
 def create_topic(
-    root: Path, name: str, partitions: int | None, settings: Sequence[str], output: Output, *, dry_run: bool
+    root: Path,
+    name: str,
+    partitions: int | None,
+    settings: Sequence[str],
+    output: Output,
+    *,
+    dry_run: bool,
+    options: RootOptions,
 ) -> None:
     """Create a topic, after checking its name and configuration."""
-    directory, image = _metadata(root)
+    directory, image = _metadata(root, options)
     config = parse_settings(settings)
     validate_topic(name)
-    LogConfig.from_properties(config)
+    LogConfig.from_properties(config, options.broker.topic_defaults)
+    partitions = options.broker.num_partitions if partitions is None else partitions
     if name in image.topics:
         raise TopicExistsError(f"{directory} has a topic {name!r} already")
-    check_ready(directory)
+    check_ready(directory, options)
+    check_changeable(directory, options)
     if not dry_run:
-        with opened_root(directory, output, topics={name}) as store:
-            partitions = len(store.create_topic(name, partitions, config))
-    count = "the default number of" if partitions is None else str(partitions)
-    output.say(f"topic {name} {'would be' if dry_run else 'is'} created with {count} partitions")
+        with opened_root(directory, output, options, topics={name}) as store:
+            store.create_topic(name, partitions, config)
+    output.say(f"topic {name} {'would be' if dry_run else 'is'} created with {partitions} partitions")
 
 
-def delete_topic(root: Path, name: str, output: Output, *, dry_run: bool) -> None:
+def delete_topic(root: Path, name: str, output: Output, *, dry_run: bool, options: RootOptions) -> None:
     """Delete a topic with its records."""
-    directory, image = _metadata(root)
+    directory, image = _metadata(root, options)
     topic = _known(directory, image, name)
     size = sum(_size(directory, name, number) or 0 for number in topic.partitions)
-    check_ready(directory)
+    check_ready(directory, options)
+    check_changeable(directory, options)
     if not dry_run:
-        with opened_root(directory, output, topics={name}) as store:
+        with opened_root(directory, output, options, topics={name}) as store:
             store.delete_topic(name)
     what = f"topic {name}, {len(topic.partitions)} partitions and {size} bytes of records here"
     output.say(f"{what}, {'would be' if dry_run else 'is'} deleted")
 
 
-def _metadata(root: Path) -> tuple[str, MetadataImage]:
+def _metadata(root: Path, options: RootOptions) -> tuple[str, MetadataImage]:
     directory = existing_directory(root)
-    metadata = read_cluster_metadata(LOCAL, directory)
-    if not metadata.image.features:
+    image = metadata_of(directory, options)
+    if not image.features:
         raise UsageError(
             f"{directory} has no metadata of topics: `tidelog ls` shows which partitions it holds"
         )
-    return directory, metadata.image
+    return directory, image
 
 
 def _settings(image: MetadataImage, topic: str) -> list[str]:
@@ -128,6 +136,6 @@ def _known(directory: str, image: MetadataImage, name: str) -> TopicImage:
 
 
 def _size(directory: str, topic: str, partition: int) -> int | None:
-    """The bytes of a partition's logs; None where it is not in this root."""
+    """The bytes of a partition's logs; None if it is not in this root."""
     path = f"{directory}/{topic}-{partition}"
     return log_bytes(path) if LOCAL.exists(path) else None

@@ -8,12 +8,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidelog.cli.actions.directories import check_root, existing_directory
-from tidelog.cli.actions.loading import RootOptions, check_ready, opened_root, refuse_properties
+from tidelog.cli.actions.loading import (
+    RootOptions,
+    check_ready,
+    metadata_of,
+    opened_root,
+    refuse_unknown,
+    split_known,
+)
 from tidelog.cli.actions.spark_upkeep import trim_on_spark
 from tidelog.cli.errors import UsageError
 from tidelog.cli.render.output import Cell, Column, Output
 from tidelog.cli.render.units import parse_time
-from tidelog.manager import Partition, Store
+from tidelog.errors import UnknownTopicOrPartitionError
 from tidelog.manager.upkeep.trimming import Trim, plan_trim, trim
 from tidelog.scanning.partitions import find_partitions
 from tidelog.storage import LOCAL
@@ -41,7 +48,7 @@ class Selection:
 
     @classmethod
     def of(cls, path: Path, topic: str | None, partition: int | None) -> Selection:
-        """What a command was told; UsageError where that does not fit."""
+        """What a command was told; UsageError if that does not fit."""
         directory = existing_directory(path)
         if is_partition(LOCAL, directory):
             if topic is not None or partition is not None:
@@ -52,15 +59,6 @@ class Selection:
             raise UsageError("--partition is of a --topic: name it too")
         check_root(directory)
         return cls(directory, topic, partition)
-
-    def partitions(self, store: Store) -> Iterator[Partition]:
-        """Those that are selected."""
-        if self.topic is not None and self.partition is not None:
-            yield store.partition(self.topic, self.partition)
-        elif self.topic is not None:
-            yield from store.topic(self.topic)
-        else:
-            yield from store
 
 
 def trim_path(
@@ -75,20 +73,20 @@ def trim_path(
 ) -> None:
     """Trim what is selected, with Spark if a master is given, or show what would go."""
     if (before is None) == (before_time is None):
-        raise UsageError("say up to where: --before OFFSET or --before-time TIME")
+        raise UsageError("name the end: --before OFFSET or --before-time TIME")
     now_ms = time.time_ns() // 1_000_000
     moment = None if before_time is None else parse_time(before_time, now_ms)
     if before is not None and selection.partition is None:
         raise UsageError("--before is an offset of one partition: name it with --topic and --partition")
     check_ready(selection.root, options)
     if master is not None:
-        refuse_properties(options)
         if moment is None or selection.partition is not None:
-            raise UsageError("--spark is for whole roots and topics: say up to where with --before-time")
+            raise UsageError("--spark is for whole roots and topics: name the end with --before-time")
         root, topic = selection.root, selection.topic
-        trims = trim_on_spark(root, master, topic=topic, before_ms=moment, dry_run=dry_run)
+        broker = options.broker
+        trims = trim_on_spark(root, master, topic=topic, before_ms=moment, dry_run=dry_run, config=broker)
     elif dry_run:
-        trims = _planned(selection, before, moment)
+        trims = iter(_planned(selection, before, moment, options))
     else:
         trims = _trimmed(selection, before, moment, output, options)
     done: list[Trim] = []
@@ -104,17 +102,34 @@ def trim_path(
     output.say(f"{segments} segments {'would go' if dry_run else 'are deleted'}, {size} bytes")
 
 
-def _planned(selection: Selection, before: int | None, moment: int | None) -> Iterator[Trim]:
-    for partition in find_partitions(selection.root, None if selection.topic is None else {selection.topic}):
-        name = partition.topic_partition
-        if name.topic != CLUSTER_METADATA_TOPIC and selection.partition in (None, name.partition):
-            yield plan_trim(partition, before_offset=before, before_ms=moment)
+def _planned(
+    selection: Selection, before: int | None, moment: int | None, options: RootOptions
+) -> list[Trim]:
+    """What would go; what is refused is refused here, before anything is changed."""
+    topics = None if selection.topic is None else {selection.topic}
+    there = {
+        one.topic_partition: one
+        for one in find_partitions(selection.root, topics)
+        if one.topic_partition.topic != CLUSTER_METADATA_TOPIC
+        and selection.partition in (None, one.topic_partition.partition)
+    }
+    if selection.topic is not None and not there:
+        number = "" if selection.partition is None else f" with a partition {selection.partition}"
+        raise UnknownTopicOrPartitionError(
+            f"{selection.root} has no topic {selection.topic!r}{number}: `tidelog ls` shows what is there"
+        )
+    known, unknown = split_known(selection.root, list(there), metadata_of(selection.root, options))
+    if unknown and selection.topic is not None:
+        raise refuse_unknown(selection.root, unknown[0])
+    return [plan_trim(there[name], before_offset=before, before_ms=moment) for name in known]
 
 
 def _trimmed(
     selection: Selection, before: int | None, moment: int | None, output: Output, options: RootOptions
 ) -> Iterator[Trim]:
-    topics = None if selection.topic is None else {selection.topic}
+    planned = _planned(selection, before, moment, options)
+    topics = {one.partition.topic for one in planned}
     with opened_root(selection.root, output, options, topics=topics) as store:
-        for partition in list(selection.partitions(store)):
+        for one in planned:
+            partition = store.partition(one.partition.topic, one.partition.partition)
             yield trim(partition, before_offset=before, before_ms=moment)

@@ -55,7 +55,7 @@ def _findings(directory: str, output: Output, *, deep: bool, master: str | None)
     """What is found, as it is found."""
     if master is not None:
         from tidelog.spark import quiet_session
-        from tidelog.spark.verifying import find
+        from tidelog.spark.upkeep.verification import find
 
         with quiet_session(master) as session, ExitStack() as stack:
             yield from find(session, directory, deep=deep, report=Reporter(output, stack, "verifying"))

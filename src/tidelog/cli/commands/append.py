@@ -13,14 +13,14 @@ __all__ = ["append"]
 Place = Annotated[Path, Argument(help="A root (log.dirs) or one partition's directory.", show_default=False)]
 Topic = Annotated[
     str | None,
-    Option("--topic", metavar="NAME", help="Where to append to, in a root.", show_default=False),
+    Option("--topic", metavar="NAME", help="The topic to append to, in a root.", show_default=False),
 ]
 Partition = Annotated[
     int | None,
     Option(
         "--partition",
         min=0,
-        help="Append to this one; else each record's key decides, as with Kafka's producer.",
+        help="Append to this partition. Default: the key chooses the partition, as in Kafka's producer.",
         show_default=False,
     ),
 ]
@@ -30,39 +30,48 @@ Create = Annotated[
         "--create",
         metavar="N",
         min=1,
-        help="Make the topic, with so many partitions, if it is not there; also the root.",
+        help="Create the topic with N partitions if it does not exist; also create the root.",
+        show_default=False,
+    ),
+]
+Config = Annotated[
+    list[str] | None,
+    Option(
+        "--config",
+        metavar="KEY=VALUE",
+        help="A config of the topic that --create makes.",
         show_default=False,
     ),
 ]
 File = Annotated[
     Path | None,
-    Argument(metavar="FILE", help="What to append; standard input if there is none.", show_default=False),
+    Argument(metavar="FILE", help="The input file; default: standard input.", show_default=False),
 ]
 Format = Annotated[
     str,
     Option(
         "--format",
         metavar="HOW",
-        help="lines (a value each), json (objects with key, value, headers, timestamp) or parquet.",
+        help="lines (one value a line), json (objects with key, value, headers, timestamp) or parquet.",
     ),
 ]
 KeySeparator = Annotated[
     str | None,
-    Option("--key-separator", metavar="TEXT", help="Lines have a key before this.", show_default=False),
+    Option("--key-separator", metavar="TEXT", help="Separates key and value in a line.", show_default=False),
 ]
-Base64 = Annotated[bool, Option("--base64", help="Payloads in JSON are base64, as dump --json prints them.")]
+Base64 = Annotated[
+    bool, Option("--base64", help="Decode keys and values in JSON from base64, as dump --json prints them.")
+]
 CodecName = Annotated[
     str | None,
     Option(
         "--codec",
         metavar="NAME",
-        help="Compress with gzip, snappy, lz4 or zstd; the topic's compression.type counts first.",
+        help="Compress with gzip, snappy, lz4 or zstd; the topic's compression.type takes precedence.",
         show_default=False,
     ),
 ]
-Sync = Annotated[
-    bool, Option("--sync", help="Have everything on the disk block by block, not only at the end.")
-]
+Sync = Annotated[bool, Option("--sync", help="Sync after every block, not only at the end.")]
 DryRun = Annotated[bool, Option("--dry-run", help="Only read the input and count.")]
 
 
@@ -73,6 +82,7 @@ def append(
     topic: Topic = None,
     partition: Partition = None,
     create: Create = None,
+    config: Config = None,
     format: Format = "lines",
     key_separator: KeySeparator = None,
     base64: Base64 = False,
@@ -85,11 +95,11 @@ def append(
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Append records from lines, JSON lines or Parquet.
+    """Append records from text lines, JSON lines or Parquet.
 
-    No broker may be running on the root. Other topics are not touched. A root that was not closed in order
-    is refused: run tidelog recover first. Input that cannot be read ends the command; the blocks before it
-    are appended then, and counted.
+    No broker may be running on the root. Other topics are not touched. A root that was not closed cleanly is
+    refused: run tidelog recover first. If the input cannot be read further, the command stops; the blocks
+    before are appended and counted.
     """
     from tidelog.cli.actions.append import Destination, append_records, parse_codec
     from tidelog.cli.actions.inputs import InputOptions
@@ -97,7 +107,7 @@ def append(
     from tidelog.cli.render.output import make_output
 
     append_records(
-        Destination.of(path, topic, partition, create),
+        Destination.of(path, topic, partition, create, config or []),
         file,
         InputOptions(format, key_separator, base64),
         make_output(json=json),

@@ -12,7 +12,9 @@ __all__ = ["cat"]
 
 Last = Annotated[
     int | None,
-    Option("--last", metavar="N", min=0, help="The last so many of each partition.", show_default=False),
+    Option(
+        "--last", metavar="N", min=0, help="Print the last N records of each partition.", show_default=False
+    ),
 ]
 
 
@@ -29,7 +31,7 @@ def cat(
 ) -> None:
     """Print records: a value a line, or JSON (--json), or hex (--format hex).
 
-    Partitions come one after the other. Files are only read, also while a broker writes to them.
+    Partitions are printed one after the other. Files are only read; a broker may be writing to them.
     """
     if limit is not None and last is not None:
         raise BadParameter("choose --limit or --last")

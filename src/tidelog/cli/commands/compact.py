@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from tidelog.cli.app import Debug, Json, OnSpark, app
+from tidelog.cli.app import Debug, Json, OnSpark, ServerProperties, app
 from tidelog.cli.declare import Argument, Exit, Option
 
 __all__ = ["compact"]
@@ -19,7 +19,7 @@ def compact(
     ],
     topic: Annotated[
         list[str] | None,
-        Option("--topic", help="Of a root, only this topic; may be repeated.", show_default=False),
+        Option("--topic", help="Only this topic of the root; may be repeated.", show_default=False),
     ] = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Only show what would be compacted.")] = False,
     now: Annotated[
@@ -28,12 +28,12 @@ def compact(
             "--now",
             metavar="MS",
             min=0,
-            help="Judge tombstones and lags by this time instead of the clock's.",
+            help="Use this time for tombstones and lags instead of the clock.",
             show_default=False,
         ),
     ] = None,
     from_start: Annotated[
-        bool, Option("--from-start", help="Compact again what the cleaner's checkpoint says is clean.")
+        bool, Option("--from-start", help="Ignore the cleaner's checkpoint and compact from the log start.")
     ] = False,
     config: Annotated[
         list[str] | None,
@@ -44,18 +44,20 @@ def compact(
             show_default=False,
         ),
     ] = None,
+    server_properties: ServerProperties = None,
     spark: OnSpark = None,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Compact logs as Kafka does: keep the last value of every key, drop what was deleted or aborted.
+    """Compact logs as Kafka does: keep the last value of every key, remove deleted keys and aborted data.
 
     The active segment is rolled first, so that everything up to the last stable offset is compacted. No
-    broker may be running on the root. Topics whose cleanup.policy is not compact are left alone; a directory
-    whose topic no metadata knows is compacted because it was named. With --spark, tasks of a cluster that
-    shares the root's disk compact its partitions, and large ones together.
+    broker may be running on the root. Topics whose cleanup.policy is not compact are not touched. A directory
+    whose topic is in no metadata is compacted: naming it counts as consent. With --spark, the tasks of a
+    cluster compact the partitions, several tasks a large one; all workers must reach the root.
     """
     from tidelog.cli.actions.compact import compact_path
+    from tidelog.cli.actions.loading import RootOptions
     from tidelog.cli.render.output import make_output
 
     raise Exit(
@@ -68,5 +70,6 @@ def compact(
             from_start=from_start,
             settings=config or [],
             master=spark,
+            options=RootOptions(server_properties),
         )
     )

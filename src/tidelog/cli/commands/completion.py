@@ -34,5 +34,5 @@ def completion(
 
     complete = get_completion_class(shell) if shell in _SHELLS else None
     if complete is None:
-        raise UsageError(f"{shell} is not known: there are {', '.join(_SHELLS)}")
+        raise UsageError(f"{shell} is not known: choose from {', '.join(_SHELLS)}")
     PlainOutput().say(complete(app, {}, "tidelog", _VARIABLE).source())

@@ -25,10 +25,10 @@ def config(
     ] = None,
     unset: Annotated[
         list[str] | None,
-        Option("--unset", metavar="KEY", help="Go back to the default of a key.", show_default=False),
+        Option("--unset", metavar="KEY", help="Reset a key to its default.", show_default=False),
     ] = None,
-    all_: Annotated[bool, Option("--all", help="Show defaults too, not only what is set.")] = False,
-    list_: Annotated[bool, Option("--list", help="Show every key there is; needs no root.")] = False,
+    all_: Annotated[bool, Option("--all", help="Also show defaults.")] = False,
+    list_: Annotated[bool, Option("--list", help="List all keys; needs no root.")] = False,
     dry_run: Annotated[bool, Option("--dry-run", help="Only show what would change.")] = False,
     server_properties: ServerProperties = None,
     json: Json = False,
@@ -36,7 +36,7 @@ def config(
 ) -> None:
     """Show or change the configuration of topics, under Kafka's keys.
 
-    Changes are kept where a broker looks for them. No broker may be running on the root then.
+    Changes are written to the metadata that a broker reads. To change something, stop the broker first.
     """
     from tidelog.cli.errors import UsageError
     from tidelog.cli.render.output import make_output

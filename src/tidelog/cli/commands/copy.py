@@ -32,14 +32,14 @@ def copy(
     ] = None,
     roll_by_config: Annotated[
         bool,
-        Option("--roll-by-config", help="Begin segments where the config says, not where the source does."),
+        Option("--roll-by-config", help="Roll segments by the config, not where the source does."),
     ] = False,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Copy a partition as a follower does: every batch is checked and appended, indexes are made anew.
+    """Copy a partition as a follower does: every batch is checked and appended, indexes are rebuilt.
 
-    The source is only read. Segments begin where they do in the source.
+    The source is only read. Segments start at the same offsets as in the source.
     """
     from tidelog.cli.actions.copy import copy_partition
     from tidelog.cli.render.output import make_output

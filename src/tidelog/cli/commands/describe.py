@@ -28,14 +28,15 @@ def describe(
             metavar="PARTITION_DIR", help="A directory <topic>-<partition>, or its URL.", show_default=False
         ),
     ],
-    quick: Annotated[bool, Option("--quick", help="Look at indexes only, not at the logs.")] = False,
+    quick: Annotated[bool, Option("--quick", help="Read only indexes, not logs.")] = False,
     deep: Annotated[bool, Option("--deep", help="Check the checksums of all batches.")] = False,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Draw a partition: segments by offset and by time, index density, offsets that matter, gaps, damage.
+    """Draw a partition: segments by offset and by time, index density, key offsets, gaps, damage.
 
-    The exit code is 1 if there is damage. With --json, a line about the partition and one for each segment.
+    The exit code is 1 if there is damage. With --json, it prints one line for the partition and one for each
+    segment.
     """
     if quick and deep:
         raise BadParameter("choose --quick or --deep")

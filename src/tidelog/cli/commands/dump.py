@@ -19,9 +19,7 @@ Files = Annotated[
 ]
 MoreFiles = Annotated[
     str | None,
-    Option(
-        "--files", metavar="FILE,FILE", help="More files, as kafka-dump-log has them.", show_default=False
-    ),
+    Option("--files", metavar="FILE,FILE", help="Files, as kafka-dump-log takes them.", show_default=False),
 ]
 Deep = Annotated[bool, Option("--deep", "--deep-iteration", help="Show each record, not only each batch.")]
 PrintDataLog = Annotated[bool, Option("--print-data-log", help="Show keys and payloads too; implies --deep.")]
@@ -30,29 +28,32 @@ Decode = Annotated[
     Option(
         "--decode",
         metavar="HOW",
-        help="Show payloads decoded: string, json, avro, consumer-offsets, transaction-state, "
-        "share-group-state or cluster-metadata; implies --deep.",
+        help="Decode payloads: string, json, avro, consumer-offsets, transaction-state, share-group-state"
+        " or cluster-metadata; implies --deep.",
         show_default=False,
     ),
 ]
 AvroKeySchema = Annotated[
     Path | None,
-    Option("--avro-key-schema", metavar="FILE", help="Of keys; else they are text.", show_default=False),
+    Option(
+        "--avro-key-schema",
+        metavar="FILE",
+        help="The schema of keys; default: keys are text.",
+        show_default=False,
+    ),
 ]
-OffsetsDecoder = Annotated[
-    bool, Option("--offsets-decoder", help="--decode consumer-offsets, by kafka-dump-log's name.")
-]
+OffsetsDecoder = Annotated[bool, Option("--offsets-decoder", help="The same as --decode consumer-offsets.")]
 TransactionsDecoder = Annotated[bool, Option("--transaction-log-decoder", hidden=True)]
 MetadataDecoder = Annotated[bool, Option("--cluster-metadata-decoder", hidden=True)]
 SharesDecoder = Annotated[bool, Option("--share-group-state-decoder", hidden=True)]
 SkipMetadata = Annotated[
-    bool, Option("--skip-record-metadata", help="Of records, show only key and payload.")
+    bool, Option("--skip-record-metadata", help="Print only key and payload of records.")
 ]
 VerifyIndexOnly = Annotated[
-    bool, Option("--verify-index-only", help="Compare indexes with their logs; show no entries.")
+    bool, Option("--verify-index-only", help="Compare indexes with their logs; print no entries.")
 ]
 IndexSanityCheck = Annotated[
-    bool, Option("--index-sanity-check", help="Look only whether indexes are sound in themselves.")
+    bool, Option("--index-sanity-check", help="Check indexes on their own, without their logs.")
 ]
 MaxBytes = Annotated[
     int | None,
@@ -60,7 +61,7 @@ MaxBytes = Annotated[
 ]
 
 WithFile = Annotated[
-    bool, Option("--with-file", help="With --json and --deep: each record names its file, as batches do.")
+    bool, Option("--with-file", help="With --json and --deep, name the file in every record.")
 ]
 
 
@@ -86,12 +87,12 @@ def dump(
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Show what is in files of any kind: logs, indexes, snapshots, checkpoints, properties.
+    """Print the contents of files: logs, indexes, snapshots, checkpoints, properties.
 
-    Of a log the batches are shown, with --deep the records; every checksum is checked. Indexes are compared
-    with their log. At damage the file is left with an error and the next one is read; the exit code is
-    then 1. JSON lines name their file (those of records with --with-file); records have keys, values and
-    header values in base64, unless they are decoded.
+    For a log, batches are printed, with --deep records; every checksum is checked. Indexes are compared with
+    their log. If a file is damaged, the command prints an error, continues with the next file, and exits with
+    1. JSON lines name their file (lines of records only with --with-file). In JSON, keys, values and header
+    values are in base64 unless they are decoded.
     """
     paths = [*(files or ()), *(Path(name.strip()) for name in (more_files or "").split(",") if name.strip())]
     if not paths:

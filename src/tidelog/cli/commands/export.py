@@ -19,46 +19,46 @@ def export(
         list[str],
         Argument(metavar="PATH", help="Root or partition directories, globs, or URLs.", show_default=False),
     ],
-    to: Annotated[str, Option("--to", metavar="DIR", help="Where to export to.", show_default=False)],
+    to: Annotated[
+        str, Option("--to", metavar="DIR", help="The target directory or URL.", show_default=False)
+    ],
     topic: Annotated[
         list[str] | None,
         Option("--topic", metavar="NAME", help="Only this topic.", show_default=False),
     ] = None,
     values: Annotated[
-        str, Option("--values", metavar="FORMAT", help="What values are: bytes, string or json.")
+        str, Option("--values", metavar="FORMAT", help="The format of values: bytes, string or json.")
     ] = "bytes",
     schema: Annotated[
         str | None,
         Option(
             "--schema",
             metavar="DDL",
-            help="Of JSON values, such as 'id BIGINT, name STRING'; else inferred.",
+            help="The schema of JSON values, such as 'id BIGINT, name STRING'. Default: inferred.",
             show_default=False,
         ),
     ] = None,
     evolve: Annotated[
         bool,
-        Option("--evolve", help="Widen the schema of JSON values for fields and numbers that are new."),
+        Option("--evolve", help="Widen the schema of JSON values for new fields and larger numbers."),
     ] = False,
     isolation: Annotated[
         str, Option("--isolation", metavar="LEVEL", help="read_committed or read_uncommitted.")
     ] = "read_committed",
-    headers: Annotated[bool, Option(help="Whether to export headers.")] = True,
-    batch_facts: Annotated[bool, Option(help="Whether to export facts of the batches.")] = False,
+    headers: Annotated[bool, Option(help="Export headers.")] = True,
+    batch_facts: Annotated[bool, Option(help="Export columns about the batches.")] = False,
     file_mb: Annotated[
-        int, Option("--file-mb", metavar="N", help="Size of a file in megabytes, about.", min=1)
+        int, Option("--file-mb", metavar="N", help="Approximate size of a file in megabytes.", min=1)
     ] = 128,
-    skip_damage: Annotated[
-        bool, Option("--skip-damage", help="Go on without what is damaged or gone.")
-    ] = False,
+    skip_damage: Annotated[bool, Option("--skip-damage", help="Skip data that is damaged or gone.")] = False,
     spark: Annotated[str, Option("--spark", metavar="MASTER", help="Spark's master.")] = "local[*]",
     json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Export topics to Parquet under DIR/topic=/partition=/date=, incrementally and exactly once.
 
-    A run goes on where the last one ended; a run that fails or is killed adds nothing that the next one does
-    not complete. With a cluster as MASTER, DIR and PATH are to be reached from all its workers.
+    Each run continues where the last one ended. The next run completes a run that failed or was killed. On a
+    cluster, all workers must reach DIR and PATH.
     """
     from contextlib import ExitStack
 

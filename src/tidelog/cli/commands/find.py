@@ -17,7 +17,9 @@ def find(
     path: Annotated[
         Path,
         Argument(
-            metavar="PATH", help="A partition directory, or a root with --topic or whole.", show_default=False
+            metavar="PATH",
+            help="A partition directory, or a root (all of it, or one --topic).",
+            show_default=False,
         ),
     ],
     topic: Annotated[
@@ -28,15 +30,15 @@ def find(
     ] = None,
     offset: Annotated[
         list[int] | None,
-        Option("--offset", metavar="N", help="Where is this offset?", show_default=False),
+        Option("--offset", metavar="N", help="Find the position of this offset.", show_default=False),
     ] = None,
     timestamp: Annotated[
         list[str] | None,
         Option(
             "--timestamp",
             metavar="TIME",
-            help="Which record is the first that is not older? 2026-11-15T10:00 (UTC), milliseconds, "
-            "'10 minutes ago'; -1 to -6 ask for Kafka's special offsets.",
+            help="Find the first record at or after this time: 2026-11-15T10:00 (UTC), milliseconds, '10 "
+            "minutes ago'; -1 to -6 are Kafka's special timestamps.",
             show_default=False,
         ),
     ] = None,
@@ -45,16 +47,16 @@ def find(
         Option(
             "--committed-from",
             metavar="N",
-            help="Which transactions that a committed read from here meets were aborted?",
+            help="List the aborted transactions that a committed read from this offset skips.",
             show_default=False,
         ),
     ] = None,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Look up offsets and timestamps in partitions; without a question, show their own offsets.
+    """Look up offsets and timestamps in partitions. Without options, print the partitions' own offsets.
 
-    Each option can be given several times. Files are only read, also while a broker writes to them.
+    Each option may be repeated. Files are only read; a broker may be writing to them.
     """
     from tidelog.cli.actions.find import Questions, answer
     from tidelog.cli.render.output import make_output

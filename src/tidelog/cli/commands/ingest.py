@@ -21,33 +21,44 @@ def ingest(
     root: Annotated[str, Argument(metavar="ROOT", help="The root directory (log.dirs).", show_default=False)],
     format_name: Annotated[
         str,
-        Option("--format", metavar="NAME", help="What SRC is: parquet, json, csv, ...", show_default=False),
+        Option(
+            "--format", metavar="NAME", help="The format of SRC: parquet, json, csv, ...", show_default=False
+        ),
     ],
     topic: Annotated[
         str | None,
-        Option("--topic", metavar="NAME", help="The topic; else column topic.", show_default=False),
+        Option("--topic", metavar="NAME", help="The topic; default: the column topic.", show_default=False),
     ] = None,
     key: Annotated[
         str | None,
-        Option("--key", metavar="SQL", help="The key; else column key.", show_default=False),
+        Option("--key", metavar="SQL", help="The key; default: the column key.", show_default=False),
     ] = None,
     value: Annotated[
         str | None,
         Option(
             "--value",
             metavar="SQL",
-            help="The value; else column value, else all columns as JSON.",
+            help="The value; default: the column value, or all columns as JSON.",
             show_default=False,
         ),
     ] = None,
     timestamp: Annotated[
         str | None,
-        Option("--timestamp", metavar="SQL", help="The time; else column timestamp.", show_default=False),
+        Option(
+            "--timestamp",
+            metavar="SQL",
+            help="The timestamp; default: the column timestamp.",
+            show_default=False,
+        ),
     ] = None,
     partitions: Annotated[
         int | None,
         Option(
-            "--partitions", metavar="N", help="Partitions of a topic that is made.", min=1, show_default=False
+            "--partitions",
+            metavar="N",
+            help="The number of partitions of a new topic.",
+            min=1,
+            show_default=False,
         ),
     ] = None,
     config: Annotated[
@@ -55,7 +66,7 @@ def ingest(
         Option(
             "--config",
             metavar="KEY=VALUE",
-            help="A config of a topic that is made, such as retention.ms=-1.",
+            help="A config of a new topic, such as retention.ms=-1.",
             show_default=False,
         ),
     ] = None,
@@ -68,19 +79,19 @@ def ingest(
     ] = "none",
     name: Annotated[
         str | None,
-        Option("--name", metavar="NAME", help="Whose progress this is.", show_default=False),
+        Option("--name", metavar="NAME", help="A name for the progress of this ingest.", show_default=False),
     ] = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Only show what would be written.")] = False,
     spark: Annotated[str, Option("--spark", metavar="MASTER", help="Spark's master.")] = "local[*]",
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Write files into topics, exactly once: a run goes on where the last one ended or was killed."""
+    """Write files into topics, exactly once. Each run continues where the last one ended or was killed."""
     from tidelog.cli.actions.directories import parse_settings
     from tidelog.cli.render.output import make_output
     from tidelog.spark import Columns, FileSource, quiet_session
     from tidelog.spark import ingest as run_ingest
-    from tidelog.spark.ingesting import preview
+    from tidelog.spark.ingesting.job import preview
 
     output = make_output(json=json)
     columns = Columns(value=value, key=key, timestamp=timestamp)

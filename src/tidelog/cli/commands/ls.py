@@ -16,12 +16,12 @@ def ls(
         list[str] | None,
         Argument(
             metavar="PATH",
-            help="Roots (log.dirs) or partition directories, globs, or URLs; else the current directory.",
+            help="Roots (log.dirs) or partition directories, globs, or URLs. Default: the current directory.",
             show_default=False,
         ),
     ] = None,
-    topics: Annotated[bool, Option("--topics", "-t", help="A line per topic.")] = False,
-    roots: Annotated[bool, Option("--roots", "-r", help="A line per root.")] = False,
+    topics: Annotated[bool, Option("--topics", "-t", help="Print one line per topic.")] = False,
+    roots: Annotated[bool, Option("--roots", "-r", help="Print one line per root.")] = False,
     topic: Annotated[
         list[str] | None,
         Option("--topic", metavar="NAME", help="Only this topic.", show_default=False),
@@ -31,11 +31,10 @@ def ls(
 ) -> None:
     """List partitions: size, segments, offsets, time span, codec, health.
 
-    Directories that wait to be deleted, copies of moves under way and strays are listed with that as their
-    state.
+    The state column marks directories that wait to be deleted, copies of moves in progress, and strays.
 
-    Only names, index ends and the last batches are looked at, so that thousands of partitions take seconds;
-    verify looks at everything. The exit code is 1 if a partition is seen to be damaged.
+    Only names, the ends of indexes and the last batches are read, so thousands of partitions take seconds;
+    verify checks everything. The exit code is 1 if a partition looks damaged.
     """
     if topics and roots:
         raise BadParameter("choose --topics or --roots")

@@ -17,7 +17,7 @@ __all__ = ["pipeline"]
 @app.command()
 def pipeline(
     config: Annotated[
-        Path, Argument(metavar="CONFIG.yaml", help="What to run, on which root.", show_default=False)
+        Path, Argument(metavar="CONFIG.yaml", help="The pipeline: root and steps.", show_default=False)
     ],
     dry_run: Annotated[
         bool, Option("--dry-run", help="Only check the file, with Spark, and show which steps would run.")
@@ -29,19 +29,19 @@ def pipeline(
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Ingest, verify, compact and export: each step is skipped if it is done already, one report at the end.
+    """Run ingest, verify, compact and export steps; steps that are done already are skipped.
 
-    The file is checked as a whole before anything starts. A step that fails ends the run; the next run goes
-    on there.
+    The whole file is checked before anything starts. A step that fails ends the run; the next run continues
+    there.
     """
     from contextlib import ExitStack
 
     from tidelog.cli.errors import FOUND_WRONG
     from tidelog.cli.render.output import Column, make_output
     from tidelog.spark import MissingDependencyError, quiet_session
-    from tidelog.spark.pipeline import FAILED, plan_pipeline, run_pipeline
-    from tidelog.spark.pipeline_checks import check_steps, check_topics, needs_spark
-    from tidelog.spark.pipeline_config import read_config
+    from tidelog.spark.pipeline.checks import check_steps, check_topics, needs_spark
+    from tidelog.spark.pipeline.config import read_config
+    from tidelog.spark.pipeline.run import FAILED, plan_pipeline, run_pipeline
 
     output = make_output(json=json)
     wanted = read_config(config)

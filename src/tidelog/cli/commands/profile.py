@@ -24,10 +24,9 @@ def profile(
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Count what is in topics, by partition and hour (UTC): records, bytes, keys, codecs, disorder in time.
+    """Count records, bytes, keys, codecs and out-of-order timestamps of topics, by partition and hour (UTC).
 
-    Distinct keys are approximate, within a few percent. Batches count for the hour of their largest
-    timestamp.
+    Distinct keys are approximate, within a few percent. A batch counts for the hour of its largest timestamp.
     """
     from tidelog.cli.render.output import Column, make_output
     from tidelog.spark import profile as run_profile

@@ -22,7 +22,7 @@ def recover(
         Option(
             "--recovery-point",
             min=0,
-            help="Check from this offset on; default: the root's checkpoint, else everything.",
+            help="Check from this offset on. Default: the root's checkpoint, or everything.",
             show_default=False,
         ),
     ] = None,
@@ -30,8 +30,17 @@ def recover(
         Path | None,
         Option("--keep", help="Keep what is cut in this directory, not beside the log.", show_default=False),
     ] = None,
-    discard: Annotated[bool, Option("--discard", help="Keep nothing of what is cut.")] = False,
+    discard: Annotated[bool, Option("--discard", help="Do not keep what is cut.")] = False,
     dry_run: Annotated[bool, Option("--dry-run", help="Only show what would be cut, and why.")] = False,
+    config: Annotated[
+        list[str] | None,
+        Option(
+            "--config",
+            metavar="KEY=VALUE",
+            help="A topic config to use instead of the metadata's, such as segment.index.bytes=65536.",
+            show_default=False,
+        ),
+    ] = None,
     server_properties: ServerProperties = None,
     json: Json = False,
     debug: Debug = False,
@@ -39,7 +48,7 @@ def recover(
     """Recover logs as Kafka does after a crash: rebuild indexes, cut at the first bad batch.
 
     Nothing below the recovery point is cut. What is cut is kept as <file>.from-<position> in the partition's
-    directory, where brokers pass over it. No broker may be running on the root.
+    directory, where brokers ignore it. No broker may be running on the root.
     """
     from tidelog.cli.actions.recover import recover_path
     from tidelog.cli.render.output import make_output
@@ -54,5 +63,6 @@ def recover(
             discard=discard,
             dry_run=dry_run,
             properties=server_properties,
+            settings=config or [],
         )
     )

@@ -1,11 +1,11 @@
-"""`tidelog reindex`: index files made anew from the log."""
+"""`tidelog reindex`: index files rebuilt from the log."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated
 
-from tidelog.cli.app import Debug, Json, OnSpark, app
+from tidelog.cli.app import Debug, Json, OnSpark, ServerProperties, app
 from tidelog.cli.declare import Argument, Exit, Option
 
 __all__ = ["reindex"]
@@ -20,7 +20,7 @@ def reindex(
     everything: Annotated[
         bool, Option("--all", help="Rebuild all indexes, not only missing and wrong ones.")
     ] = False,
-    dry_run: Annotated[bool, Option("--dry-run", help="Only show which would be rebuilt.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only show which indexes would be rebuilt.")] = False,
     config: Annotated[
         list[str] | None,
         Option(
@@ -30,22 +30,30 @@ def reindex(
             show_default=False,
         ),
     ] = None,
+    server_properties: ServerProperties = None,
     spark: OnSpark = None,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Rebuild offset, time and transaction indexes from the log, as Kafka's recovery does.
 
-    Records are never touched, and every file is replaced whole. No broker may be running on the root. The
-    exit code is 1 if a log is damaged (its indexes then reach up to the damage), or if a dry run finds
-    indexes that are missing or wrong.
+    Records are never touched, and every file is replaced as a whole. No broker may be running on the root.
+    The exit code is 1 if a log is damaged (its indexes then end at the damage), or if a dry run finds missing
+    or wrong indexes.
     """
+    from tidelog.cli.actions.loading import RootOptions
     from tidelog.cli.actions.reindex import reindex_path
     from tidelog.cli.render.output import make_output
 
     output = make_output(json=json)
     raise Exit(
         reindex_path(
-            path, output, everything=everything, dry_run=dry_run, settings=config or [], master=spark
+            path,
+            output,
+            everything=everything,
+            dry_run=dry_run,
+            settings=config or [],
+            master=spark,
+            options=RootOptions(server_properties),
         )
     )

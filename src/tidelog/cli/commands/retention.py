@@ -17,7 +17,7 @@ def retention(
         Path,
         Argument(help="A root (log.dirs) or one partition's directory.", show_default=False),
     ],
-    dry_run: Annotated[bool, Option("--dry-run", help="Only show what would go, and why.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only show what would be deleted, and why.")] = False,
     config: Annotated[
         list[str] | None,
         Option(
@@ -32,10 +32,10 @@ def retention(
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Delete segments that are too old, too many or below the log start, as Kafka does.
+    """Delete segments that are too old, exceed the size limit or lie below the log start, as Kafka does.
 
-    Topics without a retention of their own follow the broker's (--server-properties), else Kafka's default
-    of a week.
+    Topics without a retention of their own follow the broker's (--server-properties), or Kafka's default of
+    one week.
     """
     from tidelog.cli.actions.loading import RootOptions
     from tidelog.cli.actions.retention import retain_path

@@ -12,10 +12,10 @@ from tidelog.cli.options.reading import Form, Limit, Spread, Wanted, grouped
 
 __all__ = ["search"]
 
-Count = Annotated[bool, Option("--count", help="Only tell how many there are.")]
+Count = Annotated[bool, Option("--count", help="Only print the number of matches.")]
 Threads = Annotated[
     int | None,
-    Option("--threads", metavar="N", min=1, help="How many at a time.", show_default="all cores"),
+    Option("--threads", metavar="N", min=1, help="The number of threads.", show_default="all cores"),
 ]
 
 
@@ -32,10 +32,10 @@ def search(
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Find records in many partitions, and print them with their places, or count them.
+    """Find records in many partitions. Print them with topic, partition and offset, or count them.
 
-    Conditions on keys and values look at the bytes; all have to hold. Matches come in the order of
-    partitions and offsets.
+    Conditions apply to the bytes of keys and values; all must hold. Matches are printed in order of partition
+    and offset.
     """
     from tidelog.cli.actions.cat import show_records
     from tidelog.cli.actions.search import COUNT_COLUMNS, count_matches, search_by_spark, search_on_threads

@@ -10,8 +10,10 @@ from tidelog.cli.options.reading import Form, Wanted, grouped
 
 __all__ = ["tail"]
 
-Last = Annotated[int, Option("-n", "--last", metavar="N", min=0, help="So many of each partition.")]
-Follow = Annotated[bool, Option("-f", "--follow", help="Go on with what is written, until Ctrl-C.")]
+Last = Annotated[
+    int, Option("-n", "--last", metavar="N", min=0, help="Print the last N records of each partition.")
+]
+Follow = Annotated[bool, Option("-f", "--follow", help="Follow what is appended, until Ctrl-C.")]
 
 
 @app.command()
@@ -24,9 +26,9 @@ def tail(
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Print the last records, and with -f those that another process appends, as they come.
+    """Print the last records, and with -f the records that other processes append.
 
-    Partitions that come to be later are followed too, from their start.
+    New partitions are followed too, from their start.
     """
     from tidelog.cli.actions.cat import show_last
     from tidelog.cli.render.output import make_output

@@ -15,15 +15,17 @@ __all__ = ["tidy"]
 def tidy(
     root: Annotated[Path, Argument(help="A root (log.dirs).", show_default=False)],
     dry_run: Annotated[bool, Option("--dry-run", help="Only show what would be renamed.")] = False,
-    force: Annotated[bool, Option("--force", help="Also on a disk whose metadata is on another.")] = False,
+    force: Annotated[
+        bool, Option("--force", help="Also rename on a disk whose metadata is on another disk.")
+    ] = False,
     server_properties: ServerProperties = None,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Set directories that belong to no topic aside as -stray, as a broker does when it starts.
+    """Rename directories that belong to no topic to -stray, as a broker does when it starts.
 
-    Brokers and other tools pass over directories of that name; tidelog unstray takes it back. No broker may
-    be running on the root.
+    Brokers and other tools ignore such directories. tidelog unstray reverts it. No broker may be running on
+    the root.
     """
     from tidelog.cli.actions.tidy import tidy_root
     from tidelog.cli.render.output import make_output

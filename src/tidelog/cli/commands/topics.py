@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from tidelog.cli.app import Debug, Json, app
+from tidelog.cli.app import Debug, Json, ServerProperties, app
 from tidelog.cli.declare import Argument, Option
 
 __all__ = ["topics"]
@@ -23,7 +23,7 @@ def topics(
     ] = None,
     partitions: Annotated[
         int | None,
-        Option("--partitions", min=1, help="Partitions of the new topic.", show_default=False),
+        Option("--partitions", min=1, help="The number of partitions of the new topic.", show_default=False),
     ] = None,
     config: Annotated[
         list[str] | None,
@@ -34,15 +34,17 @@ def topics(
         Option("--delete", metavar="NAME", help="Delete a topic and its records.", show_default=False),
     ] = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Only show what would change.")] = False,
+    server_properties: ServerProperties = None,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """List the topics that a root's metadata knows, or describe, create or delete one.
+    """List the topics in a root's metadata, or describe, create or delete one.
 
-    Listing and describing take no lock. No broker may be running on the root when a topic is created or
-    deleted. A deleted topic cannot be brought back.
+    Listing and describing take no lock. To create or delete a topic, stop the broker first. A deleted topic
+    cannot be restored.
     """
     from tidelog.cli.actions import topics as actions
+    from tidelog.cli.actions.loading import RootOptions
     from tidelog.cli.errors import UsageError
     from tidelog.cli.render.output import make_output
 
@@ -51,12 +53,12 @@ def topics(
         raise UsageError("choose one of --describe, --create and --delete")
     if create is None and (partitions is not None or config):
         raise UsageError("--partitions and --config are for --create; change a topic with `tidelog config`")
-    output = make_output(json=json)
+    output, options = make_output(json=json), RootOptions(server_properties)
     if create is not None:
-        actions.create_topic(root, create, partitions, config or [], output, dry_run=dry_run)
+        actions.create_topic(root, create, partitions, config or [], output, dry_run=dry_run, options=options)
     elif delete is not None:
-        actions.delete_topic(root, delete, output, dry_run=dry_run)
+        actions.delete_topic(root, delete, output, dry_run=dry_run, options=options)
     elif describe is not None:
-        actions.describe_topic(root, describe, output)
+        actions.describe_topic(root, describe, output, options)
     else:
-        actions.list_topics(root, output)
+        actions.list_topics(root, output, options)

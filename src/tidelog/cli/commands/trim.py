@@ -28,29 +28,29 @@ def trim(
         Option(
             "--before-time",
             metavar="TIME",
-            help="Delete up to the first record of this time or later: 2026-11-15T10:00 (UTC), milliseconds, "
-            "or '7 days ago'.",
+            help="Delete records before the first one at or after this time: 2026-11-15T10:00 (UTC), "
+            "milliseconds, or '7 days ago'.",
             show_default=False,
         ),
     ] = None,
     topic: Annotated[
         str | None,
-        Option("--topic", metavar="NAME", help="Of a root: only this topic.", show_default=False),
+        Option("--topic", metavar="NAME", help="Only this topic of the root.", show_default=False),
     ] = None,
     partition: Annotated[
         int | None,
-        Option("--partition", min=0, help="Of a topic: only this partition.", show_default=False),
+        Option("--partition", min=0, help="Only this partition of the topic.", show_default=False),
     ] = None,
-    dry_run: Annotated[bool, Option("--dry-run", help="Only show what would go.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only show what would be deleted.")] = False,
     server_properties: ServerProperties = None,
     spark: OnSpark = None,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Delete the oldest records, as Kafka's delete-records does: the log start offset moves up.
+    """Delete the oldest records, as Kafka's delete-records does: raise the log start offset.
 
-    Segments that lie below it as a whole are removed; the rest is no longer served. What is deleted cannot be
-    brought back. No broker may be running on the root.
+    Segments that lie completely below it are removed; the rest can no longer be read. What is deleted cannot
+    be restored. No broker may be running on the root.
     """
     from tidelog.cli.actions.loading import RootOptions
     from tidelog.cli.actions.trim import Selection, trim_path

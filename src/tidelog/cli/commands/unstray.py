@@ -18,9 +18,9 @@ def unstray(
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Give -stray directories their names back, where nothing else has them by now.
+    """Give -stray directories their names back, unless the name is taken.
 
-    For directories that a broker or tidelog has set aside by mistake. No broker may be running on the root.
+    Use it for directories that a broker or tidelog renamed by mistake. No broker may be running on the root.
     """
     from tidelog.cli.actions.tidy import unstray_root
     from tidelog.cli.render.output import make_output

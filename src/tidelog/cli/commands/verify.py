@@ -17,16 +17,16 @@ def verify(
         Path,
         Argument(help="A root (log.dirs) or one partition's directory.", show_default=False),
     ],
-    deep: Annotated[bool, Option("--deep", help="Decode every record too.")] = False,
+    deep: Annotated[bool, Option("--deep", help="Also decode every record.")] = False,
     quiet: Annotated[bool, Option("--quiet", "-q", help="Only show damage, no notes.")] = False,
     spark: OnSpark = None,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Check logs, indexes, snapshots, leader epochs and checkpoints; nothing is changed.
+    """Check logs, indexes, snapshots, leader epochs and checkpoints. Nothing is changed.
 
-    The exit code is 0 if all is sound, 1 if there is damage. Notes are no damage: what a crash left and the
-    next opening will see to, directories that are none of Kafka's.
+    The exit code is 0 if all is sound, 1 if there is damage. Notes are not damage: they are about leftovers
+    of a crash that the next opening removes, and directories that are not Kafka's.
     """
     from tidelog.cli.actions.verify import verify_path
     from tidelog.cli.render.output import make_output

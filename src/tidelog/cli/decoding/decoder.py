@@ -55,9 +55,9 @@ class Decoder(Protocol):
 def make_decoder(
     name: str, *, avro_schema: Path | None = None, avro_key_schema: Path | None = None
 ) -> Decoder:
-    """The decoder of that name. Raises UsageError where there is none, or it cannot be had."""
+    """The decoder of that name. Raises UsageError if there is none, or it cannot be had."""
     if name not in DECODERS:
-        raise UsageError(f"--decode {name}: there are {', '.join(DECODERS)}")
+        raise UsageError(f"--decode {name}: choose from {', '.join(DECODERS)}")
     if (avro_schema or avro_key_schema) and name != "avro":
         raise UsageError("--avro-schema is for --decode avro")
     if name in ("string", "json"):

@@ -35,46 +35,53 @@ Partitions = Annotated[
 ]
 StartOffset = Annotated[
     int | None,
-    Option("--offset", metavar="N", min=0, help="From this offset on.", show_default=False),
+    Option("--offset", metavar="N", min=0, help="Start at this offset.", show_default=False),
 ]
 StartTime = Annotated[
     str | None,
     Option(
         "--since",
         metavar="TIME",
-        help="From this time on: 2026-11-15T10:00 (UTC), milliseconds, or '10 minutes ago'.",
+        help="Start at this time: 2026-11-15T10:00 (UTC), milliseconds, or '10 minutes ago'.",
         show_default=False,
     ),
 ]
 EndOffset = Annotated[
     int | None,
-    Option("--to-offset", metavar="N", min=0, help="Up to before this offset.", show_default=False),
+    Option("--to-offset", metavar="N", min=0, help="End before this offset.", show_default=False),
 ]
 EndTime = Annotated[
     str | None,
-    Option("--until", metavar="TIME", help="Up to before the first record of this time.", show_default=False),
+    Option(
+        "--until",
+        metavar="TIME",
+        help="End before the first record at or after this time.",
+        show_default=False,
+    ),
 ]
 Limit = Annotated[
     int | None,
-    Option("--limit", "-n", metavar="N", min=0, help="No more than so many.", show_default=False),
+    Option("--limit", "-n", metavar="N", min=0, help="Print at most N records.", show_default=False),
 ]
-Committed = Annotated[bool, Option("--committed", help="Leave out aborted and undecided transactions.")]
-Key = Annotated[str | None, Option("--key", metavar="TEXT", help="Only with this key.", show_default=False)]
+Committed = Annotated[bool, Option("--committed", help="Leave out aborted and open transactions.")]
+Key = Annotated[
+    str | None, Option("--key", metavar="TEXT", help="Only records with this key.", show_default=False)
+]
 KeyMatch = Annotated[
     str | None,
-    Option("--key-match", metavar="REGEX", help="Only where the key matches.", show_default=False),
+    Option("--key-match", metavar="REGEX", help="Only records whose key matches.", show_default=False),
 ]
 ValueContains = Annotated[
     str | None,
-    Option("--contains", metavar="TEXT", help="Only where the value holds this.", show_default=False),
+    Option("--contains", metavar="TEXT", help="Only records whose value contains this.", show_default=False),
 ]
 ValueMatch = Annotated[
     str | None,
-    Option("--match", metavar="REGEX", help="Only where the value matches.", show_default=False),
+    Option("--match", metavar="REGEX", help="Only records whose value matches.", show_default=False),
 ]
 Header = Annotated[
     str | None,
-    Option("--header", metavar="KEY[=VALUE]", help="Only with such a header.", show_default=False),
+    Option("--header", metavar="KEY[=VALUE]", help="Only records with this header.", show_default=False),
 ]
 Tombstones = Annotated[bool, Option("--tombstones", help="Only records without a value.")]
 Format = Annotated[str, Option("--format", metavar="FORM", help="plain, json or hex.")]
@@ -83,19 +90,22 @@ Show = Annotated[
     Option(
         "--show",
         metavar="A,B",
-        help="In plain and hex lines, before the value: topic, partition, offset, timestamp, key, headers.",
+        help="Print these before the value, in plain and hex lines: topic, partition, offset, timestamp, "
+        "key, headers.",
         show_default=False,
     ),
 ]
 Decode = Annotated[
     str | None,
     Option(
-        "--decode", metavar="HOW", help="Show payloads decoded, see tidelog dump --help.", show_default=False
+        "--decode", metavar="HOW", help="Decode keys and values; see tidelog dump --help.", show_default=False
     ),
 ]
 AvroSchema = Annotated[
     Path | None,
-    Option("--avro-schema", metavar="FILE", help="Of values, for --decode avro.", show_default=False),
+    Option(
+        "--avro-schema", metavar="FILE", help="The schema of values, for --decode avro.", show_default=False
+    ),
 ]
 
 
@@ -141,7 +151,7 @@ class Spread:
     until: EndTime = None
 
     def bounds(self) -> Bounds:
-        """The bounds. Raises UsageError where they do not go together."""
+        """The bounds. Raises UsageError if they cannot be combined."""
         from tidelog.cli.actions.reading import Bounds
 
         return Bounds(self.offset, self.since, self.to_offset, self.until)

@@ -117,7 +117,7 @@ def _ends(first: str, last: str, columns: int) -> str:
 
 
 def _bars(axis: Axis, spans: Sequence[tuple[int, int]]) -> str:
-    """Spans side by side in shades that take turns; a dot where there is none."""
+    """Spans side by side in shades that take turns; a dot if there is none."""
     line = ["·"] * axis.columns
     for number, (start, end) in enumerate(spans):
         if end <= start:

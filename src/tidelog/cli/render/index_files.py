@@ -1,6 +1,6 @@
 """Offset and time indexes: their entries, and whether they fit the log, in the words of kafka-dump-log.
 
-1. Entries are those up to the first empty one: a file that was preallocated goes on with zeros.
+1. Entries are those up to the first empty one: a file that was preallocated continues with zeros.
 2. The log's batch headers are read once; each entry is compared with the batch that it points to.
 3. What does not fit is listed on standard error, and is an InvalidIndexError.
 """
@@ -40,7 +40,7 @@ class IndexChecks:
 
 
 def dump_index(path: Path, name: SegmentFileName, checks: IndexChecks, out: Output) -> None:
-    """Show an index, and compare it with its log. Raises InvalidIndexError where it does not fit."""
+    """Show an index, and compare it with its log. Raises InvalidIndexError if it does not fit."""
     kind = OffsetIndex if name.kind is FileKind.OFFSET_INDEX else TimeIndex
     directory = Directory(str(path.absolute().parent))
     index = kind.from_bytes(directory, name.offset, read_file(LOCAL, path), name.transient)

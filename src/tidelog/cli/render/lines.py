@@ -102,7 +102,7 @@ class LogLines:
             raise
 
     def _put_records(self, table: BatchTable) -> None:
-        """The lines of all records in `table`, and of those before the first bad one where there is one."""
+        """The lines of all records in `table`, and of those before the first bad one if there is one."""
         done = 0
         try:
             for chunk in self._decode(table):

@@ -59,7 +59,7 @@ class Column:
 
 
 class Progress(Protocol):
-    """Work under way."""
+    """Work in progress."""
 
     def advance(self, size_bytes: int) -> None:
         """So many bytes more are done."""
@@ -89,7 +89,7 @@ class Output(Protocol):
         """Let out what waits to be written: somebody is waiting for it."""
 
     def table(self, columns: Sequence[Column], rows: Iterable[Sequence[Cell]]) -> None:
-        """A table; rows are shown as they come, also those before an error."""
+        """A table; rows are shown as they arrive, also those before an error."""
 
     def progress(self, total_bytes: int, what: str) -> AbstractContextManager[Progress]:
         """Show how far work on so many bytes has come, for as long as the `with` lasts."""

@@ -54,10 +54,10 @@ class RecordLines:
     def __post_init__(self) -> None:
         """What there is not is bad usage."""
         if self.format not in FORMATS:
-            raise UsageError(f"--format {self.format}: there are {', '.join(FORMATS)}")
+            raise UsageError(f"--format {self.format}: choose from {', '.join(FORMATS)}")
         for name in self.shown:
             if name not in SHOWN:
-                raise UsageError(f"--show {name}: there are {', '.join(SHOWN)}")
+                raise UsageError(f"--show {name}: choose from {', '.join(SHOWN)}")
         if self.format == "hex" and self.decoder is not None:
             raise UsageError("--format hex shows bytes as they are: leave out --decode")
 

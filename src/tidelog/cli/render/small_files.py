@@ -59,7 +59,7 @@ def is_small_file(name: str) -> bool:
 
 
 def read_small_file(path: Path) -> Listing:
-    """What the file says. Raises InvalidIndexError where it breaks its own rules."""
+    """What the file says. Raises InvalidIndexError if it breaks its own rules."""
     segment = parse_segment_file(path.name)
     if segment is not None:
         return _txn_index(path, segment) if segment.kind is FileKind.TXN_INDEX else _snapshot(path)

@@ -1,8 +1,8 @@
 """Appending: what is given is checked, stamped, written, and only then seen.
 
 A leader's append: 1. batches are made or taken (`incoming`);  2. headers and records are checked, and batches
-written anew where they must be (`contents`);  then, with the lock held: 3. batches that a producer sent again
-are left out;  4. offsets, leader epoch and times are stamped (`validation`);  5. to 10. as for all.
+written anew where they must be (`leader_checks`);  then, with the lock held: 3. batches that a producer sent
+again are left out;  4. offsets, leader epoch and times are stamped (`validation`);  5. to 10. as for all.
 
 A follower's append takes what it is given: batches of a later leader's epoch than the one it follows are
 dropped, offsets must not lie below the log end.
@@ -12,8 +12,8 @@ dropped, offsets must not lie below the log end.
 7. a new leader epoch is written to its file;   8. the segment rolls;   9. the batches are written, and
 aborted transactions into the index;   10. the producers' state follows, and the log end is published.
 
-What clients send most, one plain batch (`kernels.plain`) that neither begins a segment nor an epoch, goes the
-same way in fewer steps (`append_plain`).
+What clients send most, one batch by itself that neither begins a segment nor an epoch, goes the same way in
+one step (`single_batch`).
 
 Whatever is refused in 1 to 6 leaves nothing behind. A write that fails in 9 is undone by the segment; what
 cannot be undone takes the log offline (`state`).
@@ -21,19 +21,19 @@ cannot be undone takes the log offline (`state`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from tidelog.errors import IndexFullError, InvalidInputError
 from tidelog.index import AbortedTxn
-from tidelog.log.append.incoming import AppendOptions, Batches, Incoming, ready_bytes, received_batches
-from tidelog.log.append.info import NO_TIMESTAMP, AppendOrigin, LogAppendInfo
+from tidelog.log.append.incoming import AppendOptions, Incoming, ready_bytes, received_batches
+from tidelog.log.append.info import NO_TIMESTAMP, AppendOrigin, AppendResult
 from tidelog.log.append.leader_checks import CheckedBatches, check_append
 from tidelog.log.append.validation import analyze, check_append_size, check_offsets, stamp
 from tidelog.log.flushing import flush
-from tidelog.log.offsets import LogOffsetMetadata
+from tidelog.log.offsets import UNKNOWN_OFFSET, LogOffsetMetadata
 from tidelog.log.producers.markers import read_markers
 from tidelog.log.producers.producers import ProducerUpdate
 from tidelog.log.producers.sequences import TV_UNKNOWN, BatchMetadata
@@ -45,10 +45,28 @@ from tidelog.types import LARGEST_OFFSET, TimestampType
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["append_as_follower", "append_as_leader", "append_plain"]
+__all__ = ["append_as_follower", "append_as_leader"]
 
 _NEAR_THE_END = LARGEST_OFFSET - (1 << 40)
 """No append reaches the last offset from below this one."""
+
+_NOTHING = AppendResult(UNKNOWN_OFFSET, -1, NO_TIMESTAMP, UNKNOWN_OFFSET, False)
+"""The answer to an append without batches."""
+
+
+class PlacedBatches(NamedTuple):
+    """Batches with their final offsets, to be written as they are."""
+
+    data: Buffer
+    table: BatchTable
+    first_offset: int
+    """-1 where the first batch is of magic 0 or 1 and offsets are taken as given."""
+    last_offset: int
+    leader_epoch: int
+    """Of the last batch."""
+    max_timestamp: int
+    size: int
+    has_producer_ids: bool
 
 
 def append_as_leader(
@@ -59,7 +77,7 @@ def append_as_leader(
     origin: AppendOrigin,
     transaction_version: int,
     options: AppendOptions,
-) -> LogAppendInfo:
+) -> AppendResult:
     """Append records, and say which offsets they were given."""
     if not origin.assigns_offsets:
         return _append_as_given(state, ready_bytes(records), leader_epoch, origin, transaction_version)
@@ -67,109 +85,92 @@ def append_as_leader(
     config = state.config
     checked = check_append(records, config, origin, leader_epoch, now_ms, options)
     if not len(checked.table.rows):
-        return analyze(checked.table, config, origin, leader_epoch)
+        return _NOTHING
     with state.lock:
         state.check_writable()
         offsets = state.view.offsets
         if checked.has_producer_ids and origin is AppendOrigin.CLIENT:
             duplicates = state.producers.find_duplicates(checked.table)
             if len(duplicates) == len(checked.table):
-                info = analyze(checked.table, config, origin, leader_epoch)
-                return _answer_duplicates(info, duplicates, offsets.log_start)
+                return _answer_duplicates(duplicates, offsets.log_start)
             if duplicates:
                 checked = _without(checked, duplicates)
-        data, table, largest, source_codec, has_producer_ids = checked
-        first_offset = max(offsets.log_end.message_offset, state.active.base_offset)
-        if first_offset > _NEAR_THE_END:
-            _check_room(state, first_offset + int((table.last_offset - table.base_offset + 1).sum()))
-        next_offset = stamp(
-            data,
-            table,
-            config,
-            next_offset=first_offset,
-            leader_epoch=leader_epoch,
-            now_ms=now_ms,
-            max_timestamps=largest,
-        )
+        placed = _place(state, checked, leader_epoch, now_ms)
+        _append(state, placed, origin, now_ms, transaction_version)
         by_log = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
-        count = len(largest)
-        info = LogAppendInfo(
-            first_offset,
-            next_offset - 1,
-            leader_epoch,
-            now_ms if by_log else int(largest[0] if count == 1 else largest.max()),
-            source_codec,
-            len(data),
-            count,
-            next_offset - 1 if count == 1 else int(table.rows[0, 3]),
-            has_producer_ids,
-            0,
+        return AppendResult(
+            placed.first_offset,
+            placed.last_offset,
             now_ms if by_log else NO_TIMESTAMP,
             offsets.log_start,
-        )
-        _append(state, Batches(data, table), info, origin, now_ms, transaction_version)
-        return info
-
-
-def append_plain(state: LogState, data: bytes, leader_epoch: int) -> LogAppendInfo | None:
-    """Append a client's one plain batch; None, and nothing was done, where it must go the long way."""
-    plain = state.plain
-    if plain is None:
-        return None
-    now_ms = state.now_ms()
-    with state.lock:
-        offsets = state.view.offsets
-        first_offset = offsets.log_end.message_offset
-        if first_offset > _NEAR_THE_END:
-            return None
-        batch = plain.take(data, first_offset, leader_epoch, now_ms)
-        if batch is None or leader_epoch != state.epochs.cache.latest_epoch or not state.is_writable:
-            return None
-        size, last_offset, max_timestamp = plain.size, plain.last_offset, plain.max_timestamp
-        if first_offset < state.active.base_offset:
-            return None  # the log was rolled past its end
-        if needs_roll(state, size, last_offset, max_timestamp, now_ms):
-            return None
-        state.active.append_one(batch, size, last_offset, max_timestamp)
-        end_offset = last_offset + 1
-        state.producers.update_map_end_offset(end_offset)
-        state.publish_end(end_offset)
-        if end_offset - state.recovery_point >= state.flush_messages:
-            flush(state)
-        return LogAppendInfo.of_plain(
-            first_offset, last_offset, leader_epoch, max_timestamp, size, offsets.log_start
+            False,
         )
 
 
-def append_as_follower(state: LogState, data: Buffer, leader_epoch: int) -> LogAppendInfo:
+def _place(state: LogState, checked: CheckedBatches, leader_epoch: int, now_ms: int) -> PlacedBatches:
+    """Step 4: the batches with the offsets from the log end on, the leader epoch and their times."""
+    data, table, largest, has_producer_ids = checked
+    config = state.config
+    first_offset = max(state.view.offsets.log_end.message_offset, state.active.base_offset)
+    if first_offset > _NEAR_THE_END:
+        _check_room(state, first_offset + int((table.last_offset - table.base_offset + 1).sum()))
+    next_offset = stamp(
+        data,
+        table,
+        config,
+        next_offset=first_offset,
+        leader_epoch=leader_epoch,
+        now_ms=now_ms,
+        max_timestamps=largest,
+    )
+    by_log = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
+    return PlacedBatches(
+        data,
+        table,
+        first_offset,
+        next_offset - 1,
+        leader_epoch,
+        now_ms if by_log else int(largest[0] if len(largest) == 1 else largest.max()),
+        len(data),
+        has_producer_ids,
+    )
+
+
+def append_as_follower(state: LogState, data: Buffer, leader_epoch: int) -> AppendResult:
     """Append batches as a leader has written them."""
     return _append_as_given(state, data, leader_epoch, AppendOrigin.REPLICATION, TV_UNKNOWN)
 
 
 def _append_as_given(
     state: LogState, data: Buffer, leader_epoch: int, origin: AppendOrigin, transaction_version: int
-) -> LogAppendInfo:
+) -> AppendResult:
     """Append batches with the offsets they have."""
     now_ms = state.now_ms()
-    batches = received_batches(data)
-    info = analyze(batches.table, state.config, origin, leader_epoch)
+    table = received_batches(data)
+    info = analyze(table, state.config, origin, leader_epoch)
     if not info.batches:
-        return info
-    if info.valid_bytes < memoryview(data).nbytes:
-        whole = memoryview(data).cast("B")[: info.valid_bytes]
-        batches = Batches(whole, batches.table[: info.batches])
+        return _NOTHING
+    placed = PlacedBatches(
+        memoryview(data).cast("B")[: info.valid_bytes],
+        table[: info.batches],
+        info.first_offset,
+        info.last_offset,
+        info.last_leader_epoch,
+        info.max_timestamp,
+        info.valid_bytes,
+        info.has_producer_ids,
+    )
     with state.lock:
         state.check_writable()
         offsets = state.view.offsets
         check_offsets(info, offsets.log_end.message_offset)
         _check_room(state, info.last_offset + 1)
-        info = info._replace(log_start_offset=offsets.log_start)
-        _append(state, batches, info, origin, now_ms, transaction_version)
-        return info
+        _append(state, placed, origin, now_ms, transaction_version)
+        return AppendResult(info.first_offset, info.last_offset, NO_TIMESTAMP, offsets.log_start, False)
 
 
 def _check_room(state: LogState, end_offset: int) -> None:
-    """Refuse to go on where offsets end: the next one would be negative."""
+    """Refuse to continue where offsets end: the next one would be negative."""
     if end_offset > LARGEST_OFFSET:
         raise InvalidInputError(
             f"{state.directory.path} cannot take these records: it ends at offset "
@@ -178,68 +179,57 @@ def _check_room(state: LogState, end_offset: int) -> None:
 
 
 def _append(
-    state: LogState,
-    batches: Batches,
-    info: LogAppendInfo,
-    origin: AppendOrigin,
-    now_ms: int,
-    transaction_version: int,
+    state: LogState, placed: PlacedBatches, origin: AppendOrigin, now_ms: int, transaction_version: int
 ) -> None:
     """Steps 5 to 10, with the lock held."""
-    if info.valid_bytes > state.max_segment_bytes:
-        check_append_size(info.valid_bytes, state.config)
-    rolls = needs_roll(state, info.valid_bytes, info.last_offset, info.max_timestamp, now_ms)
+    if placed.size > state.max_segment_bytes:
+        check_append_size(placed.size, state.config)
+    rolls = needs_roll(state, placed.size, placed.last_offset, placed.max_timestamp, now_ms)
     epochs = state.epochs.cache.entries
     try:
         try:
-            update = _write(state, batches, info, origin, transaction_version, rolls)
+            update = _write(state, placed, origin, transaction_version, rolls)
         except IndexFullError:
             if rolls or not state.active.size:
                 raise
             # An append of many batches can need more index entries than there are left.
-            update = _write(state, batches, info, origin, transaction_version, True)
+            update = _write(state, placed, origin, transaction_version, True)
     except BaseException:
         if state.epochs.cache.entries is not epochs and not state.is_offline:
             state.epochs.restore(epochs)
         raise
-    _publish(state, info.last_offset + 1, update)
-    if info.last_offset + 1 - state.recovery_point >= state.flush_messages:
+    _publish(state, placed.last_offset + 1, update)
+    if placed.last_offset + 1 - state.recovery_point >= state.flush_messages:
         flush(state)
 
 
 def _write(
-    state: LogState,
-    batches: Batches,
-    info: LogAppendInfo,
-    origin: AppendOrigin,
-    transaction_version: int,
-    rolls: bool,
+    state: LogState, placed: PlacedBatches, origin: AppendOrigin, transaction_version: int, rolls: bool
 ) -> ProducerUpdate | None:
     """Write the batches; what they change of the producers' state, None for nothing."""
     active = state.active
     if rolls:
         end = state.view.offsets.log_end.message_offset
-        base_offset, position = rolled_base_offset(info.first_offset, info.last_offset, end), 0
+        base_offset, position = rolled_base_offset(placed.first_offset, placed.last_offset, end), 0
     else:
         base_offset, position = active.base_offset, active.size
-    data, table = batches
     update = None
-    if info.has_producer_ids:
+    if placed.has_producer_ids:
         update = state.producers.prepare(
-            table,
+            placed.table,
             origin,
-            markers=read_markers(data, table),
+            markers=read_markers(placed.data, placed.table),
             segment_base_offset=base_offset,
             position=position,
             transaction_version=transaction_version,
         )
     if origin.assigns_offsets:
-        state.epochs.assign(info.last_leader_epoch, info.first_offset)
+        state.epochs.assign(placed.leader_epoch, placed.first_offset)
     else:
-        state.epochs.assign_batches(table)
+        state.epochs.assign_batches(placed.table)
     if rolls:
         active = roll(state, base_offset)
-    active.append(data, table)
+    active.append(placed.data, placed.table)
     return update
 
 
@@ -268,21 +258,14 @@ def _without(checked: CheckedBatches, duplicates: dict[int, BatchMetadata]) -> C
     keep: npt.NDArray[np.bool_] = np.ones(len(checked.table), dtype=np.bool_)
     keep[list(duplicates)] = False
     view = memoryview(checked.data)
-    rows = np.ascontiguousarray(checked.table.rows[keep])
-    data = bytearray().join([view[at : at + size] for at, size in rows[:, :2].tolist()])
-    rows[:, 0] = np.cumsum(rows[:, 1]) - rows[:, 1]
-    return checked._replace(data=data, table=BatchTable(rows), largest=checked.largest[keep])
+    table = BatchTable(np.ascontiguousarray(checked.table.rows[keep]))
+    spans = zip(table.position.tolist(), table.size.tolist(), strict=True)
+    data = bytearray().join([view[at : at + size] for at, size in spans])
+    table.position[:] = np.cumsum(table.size) - table.size
+    return checked._replace(data=data, table=table, largest=checked.largest[keep])
 
 
-def _answer_duplicates(
-    info: LogAppendInfo, duplicates: dict[int, BatchMetadata], log_start_offset: int
-) -> LogAppendInfo:
+def _answer_duplicates(duplicates: dict[int, BatchMetadata], log_start_offset: int) -> AppendResult:
     """The offsets that the batches were given when they first came."""
     first, last = duplicates[0], duplicates[len(duplicates) - 1]
-    return info._replace(
-        first_offset=first.first_offset,
-        last_offset=last.last_offset,
-        log_append_time=first.timestamp,
-        log_start_offset=log_start_offset,
-        is_duplicate=True,
-    )
+    return AppendResult(first.first_offset, last.last_offset, first.timestamp, log_start_offset, True)

@@ -99,9 +99,9 @@ def encoded_batches(
     return encode_batches(columns, now_ms=now_ms, **chosen)
 
 
-def received_batches(data: Buffer) -> Batches:
+def received_batches(data: Buffer) -> BatchTable:
     """The batches of a follower's append, as they came."""
-    return Batches(data, scan_all(data, torn_tail=True))
+    return scan_all(data, torn_tail=True)
 
 
 def scan_all(data: Buffer, *, torn_tail: bool = False) -> BatchTable:

@@ -1,17 +1,15 @@
-"""What an append is: where it came from, and what became of it."""
+"""An append: its origin, the facts of its batches, and its result."""
 
 from __future__ import annotations
 
 import enum
 from typing import NamedTuple
 
-from tidelog.log.offsets import UNKNOWN_OFFSET
 from tidelog.types import Codec
 
-__all__ = ["NO_TIMESTAMP", "AppendOrigin", "LogAppendInfo"]
+__all__ = ["NO_TIMESTAMP", "AppendOrigin", "AppendResult", "LogAppendInfo"]
 
 NO_TIMESTAMP = -1
-_NO_CODEC = Codec.NONE
 
 
 class AppendOrigin(enum.IntEnum):
@@ -35,8 +33,21 @@ class AppendOrigin(enum.IntEnum):
         return self is AppendOrigin.CLIENT or self is AppendOrigin.COORDINATOR
 
 
+class AppendResult(NamedTuple):
+    """The result of an append, as Kafka answers it to a producer."""
+
+    first_offset: int
+    """-1 where nothing was appended, and for offsets taken as given from a first batch of magic 0 or 1."""
+    last_offset: int
+    log_append_time: int
+    """When, in ms since 1970, with `message.timestamp.type=LogAppendTime`; -1 for records' own times."""
+    log_start_offset: int
+    is_duplicate: bool
+    """The records were in the log already; the offsets are those of their first append."""
+
+
 class LogAppendInfo(NamedTuple):
-    """What an append told: first the facts of its batches, then, once appended, its true offsets."""
+    """What the headers of an append say."""
 
     first_offset: int
     """-1 where the first batch is of magic 0 or 1 and offsets are taken as given."""
@@ -52,41 +63,7 @@ class LogAppendInfo(NamedTuple):
     last_offset_of_first_batch: int
     has_producer_ids: bool
     rewrites: int
-    """How many batches must be written anew: their magic or codec is not what the log stores."""
-    log_append_time: int = NO_TIMESTAMP
-    log_start_offset: int = UNKNOWN_OFFSET
-    is_duplicate: bool = False
-    """The records were in the log already; the offsets are those of their first append."""
-
-    @classmethod
-    def of_plain(
-        cls,
-        first_offset: int,
-        last_offset: int,
-        leader_epoch: int,
-        max_timestamp: int,
-        size: int,
-        log_start_offset: int,
-    ) -> LogAppendInfo:
-        """What became of one uncompressed batch of no producer."""
-        return tuple.__new__(
-            cls,
-            (
-                first_offset,
-                last_offset,
-                leader_epoch,
-                max_timestamp,
-                _NO_CODEC,
-                size,
-                1,
-                last_offset,
-                False,
-                0,
-                NO_TIMESTAMP,
-                log_start_offset,
-                False,
-            ),
-        )
+    """How many batches must be rewritten: their magic or codec is not what the log stores."""
 
     @property
     def first_or_last_offset_of_first_batch(self) -> int:
@@ -95,7 +72,7 @@ class LogAppendInfo(NamedTuple):
 
     @property
     def offset_count(self) -> int:
-        """The number of offsets the append spans; 0 where it is not known."""
+        """The number of offsets the append spans; 0 if it is not known."""
         return (
             self.last_offset - self.first_offset + 1 if min(self.first_offset, self.last_offset) >= 0 else 0
         )

@@ -1,4 +1,4 @@
-"""A leader's append, checked: headers and records, and written anew where it must be (`rewriting`).
+"""A leader's append, checked: headers and records, and rewritten where it must be (`rewriting`).
 
 Headers may lie: like Kafka, the log looks at every record of a client's (or coordinator's) batch, inside
 compressed ones, too, and finds their smallest and largest timestamps, those without a key, and whether they
@@ -40,7 +40,7 @@ from tidelog.log.append.incoming import (
 from tidelog.log.append.info import AppendOrigin
 from tidelog.log.append.rewriting import convert, rewrite
 from tidelog.log.append.validation import TARGETS, analyze, check_records, needs_rewrite, refusal
-from tidelog.records.batches import HEADER_SIZE, MIN_BATCH_SIZE, BatchTable
+from tidelog.records.batches import HEADER_SIZE, MIN_BATCH_SIZE, BatchTable, Column
 from tidelog.records.builder import EncodedBatches
 from tidelog.records.compression import MAX_DECOMPRESSED, decompress
 from tidelog.records.decode import decode_batches
@@ -65,8 +65,6 @@ class CheckedBatches(NamedTuple):
     table: BatchTable
     largest: Int64s
     """The largest timestamp of each batch."""
-    source_codec: Codec
-    """The codec of the last compressed batch, as it came."""
     has_producer_ids: bool
 
 
@@ -155,7 +153,7 @@ def _check_ready(
     found = _Found(_CODECS[codec], with_producer, rewrites, smallest, newest, keyless)
     if codec or rewrites or not _are_allowed(found, config, now_ms):
         return _check_further(Batches(data, table), largest, found, config, now_ms)
-    return CheckedBatches(data, table, largest, _CODECS[codec], with_producer)
+    return CheckedBatches(data, table, largest, with_producer)
 
 
 def _check_long(
@@ -176,7 +174,7 @@ def _check_further(
     batches: Batches, largest: Int64s, found: _Found, config: LogConfig, now_ms: int
 ) -> CheckedBatches:
     """Go on where the kernel has not looked: into compressed batches, and into those that must be refused."""
-    if batches.table.rows[0, 5] < 2:
+    if batches.table.rows[0, Column.MAGIC] < 2:
         return _check_messages(batches, found.source_codec, config, now_ms)
     inside = _Inside(batches, largest)
     found = found._replace(
@@ -190,9 +188,7 @@ def _check_further(
     if anew.any():
         batches = rewrite(batches, anew, config, now_ms)
         largest = np.where(anew, batches.table.max_timestamp, largest)
-    return CheckedBatches(
-        _writable(batches), batches.table, largest, found.source_codec, found.has_producer_ids
-    )
+    return CheckedBatches(_writable(batches), batches.table, largest, found.has_producer_ids)
 
 
 def _check_messages(batches: Batches, codec: Codec, config: LogConfig, now_ms: int) -> CheckedBatches:
@@ -201,7 +197,7 @@ def _check_messages(batches: Batches, codec: Codec, config: LogConfig, now_ms: i
     _check_columns(batches, config, now_ms)
     batches = convert(batches, codec, config, now_ms)
     largest = batches.table.max_timestamp.copy()
-    return CheckedBatches(_writable(batches), batches.table, largest, codec, False)
+    return CheckedBatches(_writable(batches), batches.table, largest, False)
 
 
 def _check_wrapped(batches: Batches) -> None:
@@ -218,14 +214,14 @@ def _check_wrapped(batches: Batches) -> None:
         for message in _messages_in(inside):
             if message[17] & 7:
                 odd = odd or "that are compressed themselves"
-            elif message[16] != row[5]:
+            elif message[16] != row[Column.MAGIC]:
                 odd = odd or f"of magic {message[16]}, which is not its own"
             elif zlib.crc32(message[16:]) != int.from_bytes(message[12:16]):
                 raise ChecksumError(
                     "the checksum of a message in this one does not match", **payloads.where(row)
                 )
         if odd:
-            raise InvalidRecordError(f"the message at position {row[0]} wraps messages {odd}")
+            raise InvalidRecordError(f"the message at position {row[Column.POSITION]} wraps messages {odd}")
 
 
 def _messages_in(payload: memoryview) -> Iterator[memoryview]:
@@ -249,8 +245,10 @@ def _check_encoded(
 ) -> CheckedBatches:
     """Batches that our own encoder has made: it has checked them, and their headers are true."""
     rows = encoded.table.rows
-    rows[:, 3] -= rows[:, 2]  # the encoder counts offsets on from batch to batch
-    rows[:, 2] = 0
+    rows[:, Column.LAST_OFFSET] -= rows[
+        :, Column.BASE_OFFSET
+    ]  # the encoder counts offsets on from batch to batch
+    rows[:, Column.BASE_OFFSET] = 0
     batches = Batches(encoded.data, encoded.table)
     info = analyze(encoded.table, config, origin, leader_epoch)
     largest = encoded.table.max_timestamp.copy()
@@ -262,9 +260,7 @@ def _check_encoded(
         anew = needs_rewrite(batches.table, config)
         batches = rewrite(batches, anew, config, now_ms)
         largest = batches.table.max_timestamp.copy()
-    return CheckedBatches(
-        _writable(batches), batches.table, largest, info.source_codec, info.has_producer_ids
-    )
+    return CheckedBatches(_writable(batches), batches.table, largest, info.has_producer_ids)
 
 
 def _writable(batches: Batches) -> bytearray | memoryview:
@@ -297,14 +293,14 @@ class _Inside:
         for index in np.flatnonzero(table.codec != 0).tolist():
             row: list[int] = table.rows[index].tolist()
             at, size, base_offset = row[:3]
-            attributes, base_timestamp, newest = row[6:9]
+            attributes, base_timestamp, newest = row[Column.ATTRIBUTES : Column.MAX_TIMESTAMP + 1]
             try:
                 payload = decompress(attributes & 7, view[at + HEADER_SIZE : at + size])
             except (CompressionError, UnknownCodecError) as error:
                 raise type(error)(error.reason, position=at, offset=base_offset) from error
             stamped = newest if attributes & _LOG_APPEND_TIME else -1
             sound, smallest, newest, keyless, in_order = sum_up_payload(
-                payload, row[12], base_timestamp, stamped
+                payload, row[Column.COUNT], base_timestamp, stamped
             )
             if not sound:
                 _raise_unsound(batches, index)

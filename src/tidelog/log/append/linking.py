@@ -7,7 +7,7 @@
 3. The leader epoch is written down, the active segment is sealed (one that is empty goes), the offset index
    and last the log are linked: from then on the segment is there. Indexes tell offsets relative to the base,
    so they are right as they are.
-4. A new active segment begins behind it, with a snapshot of the producers' state, and readers see both.
+4. A new active segment begins after it, with a snapshot of the producers' state, and readers see both.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidelog.config import LogConfig
 from tidelog.log.append.validation import stamp
 from tidelog.log.segments.segments import LogSegments
 from tidelog.log.state import LogState
-from tidelog.records.batches import BatchTable
+from tidelog.records.batches import BatchTable, Column
 from tidelog.segment import SealedSegment
 from tidelog.storage import CANNOT_LINK, Directory, File
 from tidelog.storage.names import SEGMENT_FILES, FileKind, Transient, format_segment_file
@@ -39,12 +39,12 @@ _LENGTH_END = 12
 
 
 def link_segment(state: LogState, staged: Directory, rows: npt.NDArray[np.int64], leader_epoch: int) -> bool:
-    """Link the segment of base offset 0 in `staged`, whose batches are `rows`; False where that cannot be.
+    """Link the segment of base offset 0 in `staged`, whose batches are `rows`; False if that cannot be.
 
     With the lock held. The batches are sound, of magic 2, without producers, and such as the log stores them.
     """
     base_offset = state.view.offsets.log_end.message_offset
-    next_offset = base_offset + int((rows[:, 3] - rows[:, 2] + 1).sum())
+    next_offset = base_offset + int((rows[:, Column.LAST_OFFSET] - rows[:, Column.BASE_OFFSET] + 1).sum())
     _stamp(staged, rows, base_offset, leader_epoch)
     if state.active.base_offset != base_offset:
         for kind in SEGMENT_FILES:
@@ -92,7 +92,7 @@ def _stamp(staged: Directory, rows: npt.NDArray[np.int64], base_offset: int, lea
     """Give the batches their offsets and leader epoch, in place, and sync them."""
     file = staged.open(format_segment_file(0, FileKind.LOG), writable=True)
     try:
-        if rows[:, 1].mean() >= _FAR_APART:
+        if rows[:, Column.SIZE].mean() >= _FAR_APART:
             _write_stamps(file, rows, base_offset, leader_epoch)
         else:
             _map_and_stamp(file, rows, base_offset, leader_epoch)
@@ -115,11 +115,11 @@ def _map_and_stamp(file: File, rows: npt.NDArray[np.int64], base_offset: int, le
 
 def _write_stamps(file: File, rows: npt.NDArray[np.int64], base_offset: int, leader_epoch: int) -> None:
     """The same by a write for each batch: pages between two headers stay as they are on the disk."""
-    counts = rows[:, 3] - rows[:, 2] + 1
+    counts = rows[:, Column.LAST_OFFSET] - rows[:, Column.BASE_OFFSET] + 1
     stamps = np.zeros(len(rows), _STAMP)
     stamps["base_offset"] = base_offset + np.cumsum(counts) - counts
-    stamps["length"] = rows[:, 1] - _LENGTH_END
+    stamps["length"] = rows[:, Column.SIZE] - _LENGTH_END
     stamps["leader_epoch"] = leader_epoch
     written = memoryview(stamps.tobytes())
-    for number, position in enumerate(rows[:, 0].tolist()):
+    for number, position in enumerate(rows[:, Column.POSITION].tolist()):
         file.pwrite(written[number * _STAMP.itemsize : (number + 1) * _STAMP.itemsize], position)

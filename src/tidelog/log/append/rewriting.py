@@ -1,8 +1,8 @@
-"""Batches that a leader cannot store as they came, written anew.
+"""Batches that a leader cannot store as they came, rewritten.
 
-A batch is written anew where its codec is not the one that the log stores, or where a compressed batch's
-offsets do not count on from 0 (old clients); messages of magic 0 and 1, all of an append's, become one batch.
-The control bit stays, and so do the producer's id, epoch and sequence.
+A batch is rewritten where its codec is not the one that the log stores, or where a compressed batch's offsets
+do not count on from 0 (old clients); messages of magic 0 and 1, all of an append's, become one batch. The
+control bit stays, and so do the producer's id, epoch and sequence.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow as pa
 from tidelog.config import LogConfig
 from tidelog.log.append.incoming import Batches
 from tidelog.log.append.validation import check_batch_sizes
-from tidelog.records.batches import BatchTable
+from tidelog.records.batches import BatchTable, Column
 from tidelog.records.builder import EncodedBatches, encode_batches
 from tidelog.records.decode import decode_batches
 from tidelog.types import Codec
@@ -25,7 +25,7 @@ _MAX_BATCH = (1 << 31) - 1
 
 
 def rewrite(batches: Batches, which: npt.NDArray[np.bool_], config: LogConfig, now_ms: int) -> Batches:
-    """The batches with those marked written anew; RecordTooLargeError where one has grown too large."""
+    """The batches with those marked rewritten; RecordTooLargeError if one has grown too large."""
     view = memoryview(batches.data)
     parts: list[memoryview] = []
     rows: list[npt.NDArray[np.int64]] = []
@@ -36,7 +36,7 @@ def rewrite(batches: Batches, which: npt.NDArray[np.bool_], config: LogConfig, n
             parts.append(encoded.data)
             rows.append(encoded.table.rows[0])
         else:
-            parts.append(view[int(row[0]) : int(row[0] + row[1])])
+            parts.append(view[int(row[Column.POSITION]) : int(row[Column.POSITION] + row[Column.SIZE])])
             rows.append(row)
     table = np.stack(rows)
     table[:, 0] = np.cumsum(table[:, 1]) - table[:, 1]

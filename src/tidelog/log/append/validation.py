@@ -192,7 +192,7 @@ def _bounds(config: LogConfig, now_ms: int) -> tuple[int, int]:
 
 
 def needs_rewrite(batches: BatchTable, config: LogConfig) -> Bools:
-    """Which batches a leader must write anew, because their magic or codec is not what the log stores."""
+    """Which batches a leader must write again, because their magic or codec is not what the log stores."""
     rewrite: Bools = batches.magic != _MAGIC_V2
     target = TARGETS[config.compression_type]
     if target >= 0:
@@ -202,7 +202,7 @@ def needs_rewrite(batches: BatchTable, config: LogConfig) -> Bools:
 
 
 def check_batch_sizes(batches: BatchTable, config: LogConfig) -> None:
-    """Refuse a batch that has grown too large by being written anew."""
+    """Refuse a batch that has grown too large by being rewritten."""
     largest = int(batches.size.max(initial=0))
     if largest > config.max_message_bytes:
         raise RecordTooLargeError(

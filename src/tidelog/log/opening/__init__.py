@@ -1,1 +1,1 @@
-"""From the files of a directory to a log, after an orderly stop and after a crash."""
+"""From the files of a directory to a log, after a clean shutdown and after a crash."""

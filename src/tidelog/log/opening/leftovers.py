@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from tidelog.storage.names import FileKind, SegmentFileName, Transient, parse_segment_file
+from tidelog.layout.partitions import PartitionFiles
+from tidelog.storage.names import FileKind, SegmentFileName, Transient
 
 __all__ = ["SwapPlan", "orphans", "plan_swaps", "temporary_files"]
 
@@ -81,10 +82,14 @@ def _last_log(files: Iterable[SegmentFileName], before: int) -> int | None:
 
 def orphans(names: Iterable[str]) -> list[str]:
     """Step 4: index files whose log is not there."""
-    settled = {name: file for name, file in _parsed(names).items() if file.transient is Transient.NONE}
-    logs = {file.offset for file in settled.values() if file.kind is FileKind.LOG}
-    return [name for name, file in settled.items() if file.offset not in logs and file.kind in _INDEXES]
+    files = PartitionFiles.of((name, False) for name in names)
+    lost = set(files.orphans)
+    return [
+        name
+        for name, file in files.parsed.items()
+        if file.offset in lost and file.transient is Transient.NONE and file.kind in _INDEXES
+    ]
 
 
 def _parsed(names: Iterable[str]) -> dict[str, SegmentFileName]:
-    return {name: file for name in names if (file := parse_segment_file(name)) is not None}
+    return dict(PartitionFiles.of((name, False) for name in names).parsed)

@@ -3,13 +3,14 @@
 1. What a crash has left is finished or removed (`leftovers`).
 2. Every `.log` file is a segment; none is opened before it is used. Where an index is missing, does not fit
    the log (looked at after a crash, and in the last segment always) or cannot be read, it is recovered.
-3. After a crash, the segments from the recovery point on are recovered: every batch is checked, indexes are
+3. After a crash, the segments from the recovery point on are recovered (and written again, if a sync failed
+   in the directory since the system was started: `storage.directory`): every batch is checked, indexes are
    rebuilt, and the first bad batch ends the log: the segment is cut there and the later ones are removed.
    Below the recovery point nothing is cut: damage there is reported, its segment left as it is. A segment
    whose offsets reach too far from its base offset is split (`splitting`), and its parts are recovered.
 4. A log that ends below its log start (its files were removed) is emptied. There is always a segment.
 5. Leader epochs that start at the log end or after it are dropped, and those that ended before the log start.
-6. Snapshots of segments that are not there go, and the producers' state is rebuilt (`producer_loading`).
+6. Snapshots of segments that are not there go, and the producers' state is rebuilt (`producers.loading`).
 
 Recovery of a segment begins with the state of the producers at its base offset, and its end is a snapshot,
 from which the next one begins.
@@ -28,6 +29,7 @@ from tidelog.errors import (
     OffsetsOutOfOrderError,
 )
 from tidelog.index import AbortedTxn
+from tidelog.layout.partitions import PartitionFiles
 from tidelog.log.epochs import EpochFile
 from tidelog.log.offsets import LogOffsetMetadata
 from tidelog.log.opening.leftovers import orphans, plan_swaps, temporary_files
@@ -40,7 +42,8 @@ from tidelog.log.segments.splitting import split_segment
 from tidelog.log.state import LogParts, draw_jitter_ms
 from tidelog.records.batches import BatchTable, scan_batches
 from tidelog.segment import ActiveSegment, SealedSegment, Segment
-from tidelog.storage.names import FileKind, Transient, parse_segment_file
+from tidelog.storage.files import write_again
+from tidelog.storage.names import SYNC_FAILED_FILE, FileKind, Transient, format_segment_file
 from tidelog.types import LARGEST_OFFSET
 
 __all__ = ["LoadedLog", "load"]
@@ -71,7 +74,7 @@ def load(
 ) -> LoadedLog:
     """Load the log; `parts.producers` and `parts.epochs` become its state.
 
-    `clean` says that the log was closed in order. `recover=False` is for directories that are to be deleted.
+    `clean` says that the log was closed cleanly. `recover=False` is for directories that are to be deleted.
     `recovered` is told the size of each segment that was recovered.
     """
     return _Loader(parts, clean, log_start_offset, recovery_point, recovered).load(recover)
@@ -209,13 +212,10 @@ class _Loader:
     # Segments
 
     def _open_segments(self, names: Sequence[str], recover: bool) -> None:
-        kinds: dict[int, set[FileKind]] = {}
-        for name in names:
-            file = parse_segment_file(name)
-            if file is not None and file.transient is Transient.NONE:
-                kinds.setdefault(file.offset, set()).add(file.kind)
-        self._snapshots = {offset for offset, has in kinds.items() if FileKind.SNAPSHOT in has}
-        bases = sorted(offset for offset, has in kinds.items() if FileKind.LOG in has)
+        files = PartitionFiles.of((name, False) for name in names)
+        kinds = files.kinds
+        self._snapshots = set(files.snapshots)
+        bases = [one.base_offset for one in files.segments]
         # A segment that ends at the point may have been trimmed by a roll since it was synced.
         first = max((base for base in bases if base < self._recovery_point), default=-1)
         now_ms = self._parts.now_ms()
@@ -231,7 +231,7 @@ class _Loader:
                 )
                 self._rebuild(len(self._segments) - 1)
 
-    def _fault(self, segment: SealedSegment, kinds: set[FileKind], is_last: bool) -> str | None:
+    def _fault(self, segment: SealedSegment, kinds: frozenset[FileKind], is_last: bool) -> str | None:
         """Why the segment's indexes have to be rebuilt now; None if they need not, or will be anyway."""
         will_be = not self._clean and (is_last or segment.base_offset >= self._recovery_point)
         if not {FileKind.OFFSET_INDEX, FileKind.TIME_INDEX} <= kinds:
@@ -289,11 +289,7 @@ class _Loader:
         """Check and rebuild a segment; how many bytes were cut off it."""
         segment = self._segments[index]
         parts = self._parts
-        producers = ProducerStateManager(
-            snapshot_offsets=self._snapshots,
-            producer_id_expiration_ms=parts.producers.producer_id_expiration_ms,
-            max_transaction_timeout_ms=parts.producers.max_transaction_timeout_ms,
-        )
+        producers = parts.producers.renewed(self._snapshots)
         rebuild_producers(
             producers,
             parts.snapshots,
@@ -305,7 +301,7 @@ class _Loader:
         active = self._activated(segment)
         try:
             cut = active.recover(_Recovery(producers, parts.epochs))
-        except IndexOffsetOverflowError:
+        except (IndexOffsetOverflowError, CorruptRecordError):
             active.abandon()
             raise
         parts.snapshots.take(producers)
@@ -324,7 +320,7 @@ class _Loader:
         return ActiveSegment.reopen(segment, parts.config, clock=parts.now_ms, jitter_ms=jitter_ms)
 
     def _recover_log(self) -> int | None:
-        """Recover what is past the recovery point; the log end, None where there is no segment left."""
+        """Recover what is past the recovery point; the log end, None if there is no segment left."""
         if not self._clean:
             self._recover_from_point()
         if not self._segments:
@@ -345,6 +341,8 @@ class _Loader:
     def _recover_from_point(self) -> None:
         bases = [segment.base_offset for segment in self._segments]
         first = max(sum(base <= self._recovery_point for base in bases) - 1, 0)
+        if self._directory.exists(SYNC_FAILED_FILE):
+            self._write_again(bases[first:])
         index = first
         while index < len(self._segments):
             base_offset = self._segments[index].base_offset
@@ -359,6 +357,8 @@ class _Loader:
                 active = self._activated(self._segments[index])
                 cut = active.truncate_to(base_offset)
                 self._segments[index] = active.seal()
+            except CorruptRecordError as error:
+                cut = self._cut_at(index, error)
             if cut:
                 _logger.warning(
                     "%s: %d bytes cut off segment %d, and %d later segments",
@@ -371,6 +371,37 @@ class _Loader:
                 return
             index += 1
 
+    def _cut_at(self, index: int, error: CorruptRecordError) -> int:
+        """Cut a segment at a sound batch whose offsets go back, and recover it; the bytes cut off.
+
+        Such a batch is none of this log's: after a failed write the disk shows what was there before.
+        """
+        segment = self._segments[index]
+        if error.position is None or error.source != segment.path:
+            raise error
+        with self._directory.lock:
+            file = self._directory.open(format_segment_file(segment.base_offset, FileKind.LOG), writable=True)
+        try:
+            cut = file.size() - error.position
+            file.truncate(error.position)
+        finally:
+            file.close()
+        self._segments[index] = SealedSegment.open(
+            self._directory, segment.base_offset, created_ms=self._parts.now_ms()
+        )
+        return cut + self._recover_segment(index)
+
+    def _write_again(self, bases: Iterable[int]) -> None:
+        """Write segments again after a sync has failed: what is read here may not be on the disk."""
+        _logger.warning("%s: a sync has failed: writing what is past it again", self._directory.path)
+        for base_offset in bases:
+            file = self._directory.open(format_segment_file(base_offset, FileKind.LOG), writable=True)
+            try:
+                write_again(file)
+            finally:
+                file.close()
+        self._directory.unlink(SYNC_FAILED_FILE)
+
     def _remove_segments(self, first: int) -> None:
         gone = self._segments[first:]
         del self._segments[first:]
@@ -380,7 +411,7 @@ class _Loader:
             self._snapshots.discard(segment.base_offset)
 
     def _activate(self) -> ActiveSegment:
-        """Make the last segment the active one, or a new one where there is none."""
+        """Make the last segment the active one, or a new one if there is none."""
         if self._segments:
             active = self._activated(self._segments[-1])
             self._segments[-1] = active

@@ -5,10 +5,14 @@
 3. On the way, snapshots are written where the next load or truncation will want them: at the bases of the
    last two segments and at the last offset.
 
-Kafka takes the absence of any snapshot after an orderly stop for an upgrade from a version without them and
+Kafka takes the absence of any snapshot after a clean shutdown for an upgrade from a version without them and
 assumes that there were no producers. Here the batches are asked, which is slower and always right; only where
 they are damaged, the assumption is Kafka's. As in Kafka, a batch that reaches past the end of its segment
 ends the walk through that segment; any other damage on the way refuses the log.
+
+Kafka takes a state without producers for one that had none at any earlier offset, and walks through nothing
+after a truncation. But producers expire: a truncation may open a transaction again whose producer is long
+forgotten. So the batches are asked here, too.
 """
 
 from __future__ import annotations
@@ -41,14 +45,13 @@ def rebuild_producers(
 ) -> None:
     """Make `producers` the state after every record of the segments below `last_offset`.
 
-    `trusted` says that the log was closed in order.
+    `trusted` says that the log was closed cleanly.
     """
     bases = segments.base_offsets[-2:]
-    known_empty = producers.is_empty and producers.map_end_offset >= last_offset
     without_snapshots = not producers.snapshot_offsets
     gone = producers.truncate_and_reload(log_start_offset, last_offset, now_ms(), snapshots.read)
     snapshots.delete(gone)
-    if last_offset > producers.map_end_offset and not known_empty:
+    if last_offset > producers.map_end_offset:
         for segment in segments.values(producers.map_end_offset, last_offset):
             start = max(segment.base_offset, producers.map_end_offset, log_start_offset)
             producers.update_map_end_offset(start)

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from tidelog.errors import CorruptRecordError
+from tidelog.kernels.varints import read_varint
 from tidelog.log.producers.transactions import TxnMarker
-from tidelog.records.batches import HEADER_SIZE, BatchTable
+from tidelog.records.batches import HEADER_SIZE, BatchTable, Column
 from tidelog.records.decode import decode_batches
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ _KEY = struct.Struct(">hh")
 _VALUE = struct.Struct(">hi")
 _ABORT, _COMMIT = 0, 1
 _CODEC, _BY_LOG, _CONTROL = 0x07, 0x08, 0x20
-_MAX_VARLONG = 10
 
 
 def read_markers(
@@ -46,10 +46,14 @@ def read_markers(
     """The marker of each control batch that has a producer id, by row; one emptied by cleaning has none.
 
     `buffer` holds the batches at their positions less `origin`. A control record that is no marker raises
-    CorruptRecordError; one of another type, soundly written, is passed over if that is wanted.
+    CorruptRecordError; one of another type, soundly written, is skipped if that is wanted.
     """
     rows = batches.rows
-    if not (rows[0, 6] & _CONTROL if len(rows) == 1 else (rows[:, 6] & _CONTROL).any()):
+    if not (
+        rows[0, Column.ATTRIBUTES] & _CONTROL
+        if len(rows) == 1
+        else (rows[:, Column.ATTRIBUTES] & _CONTROL).any()
+    ):
         return {}  # nearly always
     indices = np.flatnonzero((batches.producer_id >= 0) & batches.is_control & (batches.count > 0))
     if not len(indices):
@@ -57,21 +61,21 @@ def read_markers(
     view = memoryview(buffer).cast("B")
     markers = {}
     for index, row in zip(indices.tolist(), batches.rows[indices].tolist(), strict=True):
-        start = row[0] - origin
-        if start < 0 or start + row[1] > len(view):
+        start = row[Column.POSITION] - origin
+        if start < 0 or start + row[Column.SIZE] > len(view):
             raise ValueError("a batch of the table lies outside the buffer")
-        if row[6] & _CODEC:
+        if row[Column.ATTRIBUTES] & _CODEC:
             fields = _read_compressed(view, batches[index : index + 1], origin, source)
         else:
-            fields = _read_plain(bytes(view[start + HEADER_SIZE : start + row[1]]), row)
+            fields = _read_plain(bytes(view[start + HEADER_SIZE : start + row[Column.SIZE]]), row)
         if pass_over_others and _is_other(fields.key):
             continue
         marker = _marker(fields)
         if marker is None:
             raise CorruptRecordError(
                 "a control record of a producer that is no commit or abort marker",
-                position=row[0],
-                offset=row[2],
+                position=row[Column.POSITION],
+                offset=row[Column.BASE_OFFSET],
                 source=source,
             )
         markers[index] = marker
@@ -99,23 +103,23 @@ def _read_plain(data: bytes, row: list[int]) -> _Fields:
         value, _ = _field(record, at)
     except IndexError:
         return _Fields()
-    return _Fields(key, value, row[8] if row[6] & _BY_LOG else row[7] + delta)
+    return _Fields(
+        key,
+        value,
+        row[Column.MAX_TIMESTAMP] if row[Column.ATTRIBUTES] & _BY_LOG else row[Column.BASE_TIMESTAMP] + delta,
+    )
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A zigzag varint and where the next field begins; IndexError where it does not end in time."""
-    number = shift = 0
-    for i in range(at, at + _MAX_VARLONG):
-        byte = data[i]
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (number >> 1) ^ -(number & 1), i + 1
-        shift += 7
-    raise IndexError("a varint that never ends")
+    """A varint and where the next field begins; IndexError where it does not end in time."""
+    number, end = read_varint(data, at)
+    if end < 0:
+        raise IndexError("a varint that never ends")
+    return number, end
 
 
 def _field(data: bytes, at: int) -> tuple[bytes, int]:
-    """A field behind its length, cut where the data ends; a null one counts as empty."""
+    """A field after its length, cut where the data ends; a null one counts as empty."""
     length, at = _varint(data, at)
     return data[at : at + max(length, 0)], at + max(length, 0)
 

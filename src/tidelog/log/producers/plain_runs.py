@@ -21,6 +21,7 @@ import numpy.typing as npt
 from tidelog.errors import InvalidInputError
 from tidelog.log.append.info import AppendOrigin
 from tidelog.log.producers.sequences import KEPT_BATCHES, DataBatch, ProducerState
+from tidelog.records.batches import Column
 
 __all__ = ["MIN_RUN", "states_after"]
 
@@ -29,7 +30,6 @@ MIN_RUN = 16
 
 Int64s = npt.NDArray[np.int64]
 
-_BASE, _LAST, _ATTRIBUTES, _MAX_TIMESTAMP, _ID, _EPOCH, _SEQUENCE = 2, 3, 6, 8, 9, 10, 11
 _IN_TRANSACTION = 0x30
 _INT_MAX = (1 << 31) - 1
 
@@ -37,8 +37,8 @@ _INT_MAX = (1 << 31) - 1
 def states_after(
     rows: Int64s, producers: Mapping[int, ProducerState], origin: AppendOrigin
 ) -> dict[int, ProducerState] | None:
-    """The new states after rows that all have a producer id; None where they must be looked at one by one."""
-    if (rows[:, _ATTRIBUTES] & _IN_TRANSACTION).any():
+    """The new states after rows that all have a producer id; None if they must be looked at one by one."""
+    if (rows[:, Column.ATTRIBUTES] & _IN_TRANSACTION).any():
         return None
     states = {}
     for producer_id, run in _by_producer(rows):
@@ -51,7 +51,7 @@ def states_after(
 
 
 def _by_producer(rows: Int64s) -> Iterator[tuple[int, Int64s]]:
-    ids = rows[:, _ID]
+    ids = rows[:, Column.PRODUCER_ID]
     if (ids == ids[0]).all():
         yield int(ids[0]), rows
         return
@@ -62,7 +62,7 @@ def _by_producer(rows: Int64s) -> Iterator[tuple[int, Int64s]]:
 
 
 def _after_run(state: ProducerState, run: Int64s, origin: AppendOrigin) -> ProducerState | None:
-    epochs = run[:, _EPOCH]
+    epochs = run[:, Column.PRODUCER_EPOCH]
     if state.txn_first_offset is not None or epochs[0] < state.producer_epoch or (epochs != epochs[0]).any():
         return None
     if origin is AppendOrigin.CLIENT and not _in_sequence(run):
@@ -78,10 +78,17 @@ def _after_run(state: ProducerState, run: Int64s, origin: AppendOrigin) -> Produ
 
 def _in_sequence(run: Int64s) -> bool:
     """Whether each batch follows the one before; 0 follows 2^31 - 1."""
-    first = run[:, _SEQUENCE]
-    last = first + (run[:, _LAST] - run[:, _BASE])
+    first = run[:, Column.BASE_SEQUENCE]
+    last = first + (run[:, Column.LAST_OFFSET] - run[:, Column.BASE_OFFSET])
     return bool((first >= 0).all() and (first[1:] == ((last[:-1] + 1) & _INT_MAX)).all())
 
 
 def _batch(row: list[int]) -> DataBatch:
-    return DataBatch(row[_EPOCH], row[_SEQUENCE], row[_BASE], row[_LAST], row[_MAX_TIMESTAMP], False)
+    return DataBatch(
+        row[Column.PRODUCER_EPOCH],
+        row[Column.BASE_SEQUENCE],
+        row[Column.BASE_OFFSET],
+        row[Column.LAST_OFFSET],
+        row[Column.MAX_TIMESTAMP],
+        False,
+    )

@@ -46,7 +46,7 @@ from tidelog.log.producers.snapshots import (
     stray_snapshots,
 )
 from tidelog.log.producers.transactions import CompletedTxn, TransactionTable, TxnMarker, TxnMetadata
-from tidelog.records.batches import BatchTable
+from tidelog.records.batches import BatchTable, Column
 
 __all__ = ["Markers", "ProducerStateManager", "ProducerUpdate", "Snapshot"]
 
@@ -63,7 +63,6 @@ Markers = Mapping[int, TxnMarker]
 
 Int64s = npt.NDArray[np.int64]
 
-_LAST_OFFSET, _PRODUCER_ID = 3, 9
 _TRANSACTIONAL, _CONTROL = 0x10, 0x20
 
 
@@ -101,6 +100,14 @@ class ProducerStateManager:
         self._snapshots = sorted(snapshot_offsets)
         self._map_end_offset = 0
         self._last_snapshot_offset = 0
+
+    def renewed(self, snapshot_offsets: Iterable[int]) -> ProducerStateManager:
+        """An empty one of the same settings, with these snapshot files."""
+        return ProducerStateManager(
+            snapshot_offsets=snapshot_offsets,
+            producer_id_expiration_ms=self.producer_id_expiration_ms,
+            max_transaction_timeout_ms=self.max_transaction_timeout_ms,
+        )
 
     # State
 
@@ -147,7 +154,7 @@ class ProducerStateManager:
         """Which of a client's batches are in the log already: by row, what was kept of their first append."""
         found: dict[int, BatchMetadata] = {}
         for index, row in _rows_with_producer(batches.rows):
-            state = self._producers.get(row[_PRODUCER_ID])
+            state = self._producers.get(row[Column.PRODUCER_ID])
             if state is None:
                 continue
             _, _, base, last, _, _, _, _, _, _, epoch, first_sequence, *_ = row
@@ -181,7 +188,7 @@ class ProducerStateManager:
         completed: list[CompletedTxn] = []
         still_open: dict[int, TxnMetadata] = {}
         ended: set[int] = set()
-        shift = position - int(batches.rows[0, 0])
+        shift = position - int(batches.rows[0, Column.POSITION])
         for index, row in _rows_with_producer(batches.rows):
             at, _, base, last, _, _, attributes, _, max_timestamp, producer_id, epoch, sequence, *_ = row
             state = states.get(producer_id) or self._producers.get(producer_id) or ProducerState(producer_id)
@@ -205,15 +212,15 @@ class ProducerStateManager:
                     place = (segment_base_offset, at + shift) if position >= 0 else (UNKNOWN_OFFSET, -1)
                     still_open[base] = TxnMetadata(producer_id, LogOffsetMetadata(base, *place))
                     started.append(still_open[base])
-        return ProducerUpdate(int(batches.rows[-1, _LAST_OFFSET]) + 1, states, started, completed)
+        return ProducerUpdate(int(batches.rows[-1, Column.LAST_OFFSET]) + 1, states, started, completed)
 
     def _prepare_run(self, rows: Int64s, origin: AppendOrigin) -> ProducerUpdate | None:
         """The update of many batches at once, where none of them is out of the ordinary."""
-        with_producer = rows[:, _PRODUCER_ID] >= 0
+        with_producer = rows[:, Column.PRODUCER_ID] >= 0
         states: dict[int, ProducerState] | None = {}
         if with_producer.any():
             states = states_after(rows[with_producer], self._producers, origin)
-        return None if states is None else ProducerUpdate(int(rows[-1, _LAST_OFFSET]) + 1, states)
+        return None if states is None else ProducerUpdate(int(rows[-1, Column.LAST_OFFSET]) + 1, states)
 
     def commit(self, update: ProducerUpdate) -> None:
         """Make a prepared update the state: its batches are written."""
@@ -258,7 +265,7 @@ class ProducerStateManager:
         return state.txn_first_offset is None and idle_ms >= self.producer_id_expiration_ms
 
     def truncate_fully_and_start_at(self, offset: int) -> list[int]:
-        """Forget everything: the log starts anew at `offset`. The snapshots to delete: all."""
+        """Forget everything: the log starts again at `offset`. The snapshots to delete: all."""
         gone = self._snapshots
         self._clear()
         self._snapshots = []
@@ -328,7 +335,7 @@ class ProducerStateManager:
         self._snapshots = sorted(offsets)
 
     def take_snapshot(self) -> Snapshot | None:
-        """The snapshot of the present state, to be written; None where the last one still holds."""
+        """The snapshot of the present state, to be written; None if the last one still holds."""
         if self._map_end_offset <= self._last_snapshot_offset:
             return None
         return Snapshot(self._map_end_offset, encode_snapshot(self._producers.values()))
@@ -368,6 +375,6 @@ def _rows_with_producer(rows: Int64s) -> Iterable[tuple[int, list[int]]]:
     """The rows that carry a producer id, with their index."""
     if len(rows) == 1:
         row: list[int] = rows[0].tolist()
-        return [(0, row)] if row[_PRODUCER_ID] >= 0 else []
-    indices = np.flatnonzero(rows[:, _PRODUCER_ID] >= 0)
+        return [(0, row)] if row[Column.PRODUCER_ID] >= 0 else []
+    indices = np.flatnonzero(rows[:, Column.PRODUCER_ID] >= 0)
     return zip(indices.tolist(), rows[indices].tolist(), strict=True)

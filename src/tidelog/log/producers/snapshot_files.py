@@ -1,7 +1,7 @@
 """The producer snapshots of a log on disk (`snapshots` has their format, `producers` what is in them).
 
 A snapshot is written under its final name, as Kafka does: one that a crash cut short fails its checksum and
-is passed over. It is synced at once, or with the next flush where the writer must not wait.
+is skipped. It is synced at once, or with the next flush where the writer must not wait.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class SnapshotFiles:
         return snapshot.offset
 
     def sync(self) -> None:
-        """Return when the bytes of every snapshot are on the disk; their names are the directory's."""
+        """Wait until the bytes of every snapshot are on the disk; their names are the directory's."""
         while self._unsynced:
             name = self._unsynced.pop()  # first: it may be written again meanwhile
             try:

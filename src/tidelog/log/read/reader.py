@@ -1,24 +1,32 @@
 """What can be asked of a log: by any number of threads, none of which takes a lock.
 
-Each question works on the view of one moment (`state`). A segment that is deleted or replaced meanwhile still
-answers whoever holds its bytes; a question that comes too late is asked again on the present view.
+Each question works on the view of one moment (`state`). A segment that is deleted or replaced in the meantime
+still answers whoever holds its bytes; a question that comes too late, or meets a truncation, is asked again
+on the present view.
 """
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 import pyarrow as pa
 
 from tidelog.config import LogConfig
-from tidelog.errors import LogClosedError, OffsetOutOfRangeError
+from tidelog.errors import LogClosedError, TidelogError
 from tidelog.index import AbortedTxn
 from tidelog.log.epochs import EpochEndOffset
 from tidelog.log.offsets import LogOffsetMetadata, LogOffsets
 from tidelog.log.read.lookups import first_offset_at, offset_for_timestamp
-from tidelog.log.read.reading import FetchData, aborted_transactions, find_place, read, to_arrow
+from tidelog.log.read.reading import (
+    FetchData,
+    aborted_transactions,
+    find_place,
+    read,
+    read_record,
+    to_arrow,
+)
 from tidelog.log.segments.segments import LogSegments
 from tidelog.log.state import LogState, LogView
 from tidelog.records.record import StoredRecord
@@ -33,6 +41,7 @@ __all__ = ["LogReader"]
 DEFAULT_READ_BYTES = 1 << 20
 
 _T = TypeVar("_T")
+_P = ParamSpec("_P")
 
 
 class LogReader:
@@ -123,7 +132,7 @@ class LogReader:
 
     @property
     def log_end_offset(self) -> int:
-        """The next offset to be given."""
+        """The offset that the next record gets."""
         return self._state.view.offsets.log_end.message_offset
 
     @property
@@ -150,7 +159,7 @@ class LogReader:
         With `min_one_message` the first batch comes whole though it is larger than `max_length`. Raises
         OffsetOutOfRangeError outside of [log start, log end].
         """
-        return self._on_view(lambda view: read(view, start_offset, max_length, isolation, min_one_message))
+        return self._on_view(read, start_offset, max_length, isolation, min_one_message)
 
     def read_arrow(
         self,
@@ -170,54 +179,55 @@ class LogReader:
         return to_arrow(fetched, start_offset, self.topic_partition, projection)
 
     def read_record(self, offset: int) -> StoredRecord | None:
-        """The record at exactly this offset; None where there is none (a hole left by compaction)."""
-        state = self._state
-        view = state.view
-        start, _, _, end = view.offsets
-        if not start <= offset < end.message_offset:
-            raise OffsetOutOfRangeError(f"offset {offset} is not in [{start}, {end.message_offset})")
-        segment = view.segments.floor(offset)
-        if segment is None:
-            return None
-        try:
-            return segment.read_record(offset)
-        except LogClosedError:
-            if state.is_closed or state.view is view:
-                raise
-            return self.read_record(offset)
+        """The record at exactly this offset; None if there is none (a hole left by compaction)."""
+        return self._on_view(read_record, offset)
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> tuple[AbortedTxn, ...]:
         """The aborted transactions that reach into [start_offset, end_offset)."""
-        return self._on_view(lambda view: aborted_transactions(view, start_offset, end_offset))
+        return self._on_view(aborted_transactions, start_offset, end_offset)
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """What a Kafka broker answers to a consumer that asks for a timestamp (ms) or an `OffsetTarget`.
 
         The first record that is not older, in the first segment that has one, log start or not (`lookups`).
         """
-        try:
-            return offset_for_timestamp(self._state.view, timestamp)
-        except LogClosedError:
-            return self._on_view(lambda view: offset_for_timestamp(view, timestamp))
+        return self._on_view(offset_for_timestamp, timestamp)
 
     def first_offset_at(self, timestamp: int) -> TimestampOffset | None:
         """The first record at or after the log start that is not older than `timestamp` (ms)."""
-        return self._on_view(lambda view: first_offset_at(view, timestamp))
+        return self._on_view(first_offset_at, timestamp)
 
     def place_of(self, offset: int) -> LogOffsetMetadata:
         """An offset of [log start, log end] with its place on disk."""
-        return self._on_view(lambda view: find_place(view, offset))
+        return self._on_view(find_place, offset)
 
-    def _on_view(self, ask: Callable[[LogView], _T]) -> _T:
-        """Ask the view of this moment; once more if a segment of it has gone meanwhile."""
+    def _on_view(
+        self, ask: Callable[Concatenate[LogView, _P], _T], *args: _P.args, **kwargs: _P.kwargs
+    ) -> _T:
+        """Ask the view of this moment; once more if the log was truncated or a segment has gone in the
+        meantime.
+
+        A truncation is counted before a byte goes. So an answer is whole if none was counted since the view
+        was taken: with one, other records may have come to the same places, undecided ones perhaps.
+        """
+        state = self._state
         while True:
-            view = self._state.view
+            truncations = state.truncations
+            view = state.view
             try:
-                return ask(view)
+                found = ask(view, *args, **kwargs)
             except LogClosedError:
-                self._state.check_readable()
-                if self._state.view is view:
+                state.check_readable()
+                if state.view is view:
+                    with state.lock:  # the view that takes its place may be about to be published
+                        if state.view is view:
+                            raise
+            except (TidelogError, OSError):
+                if state.truncations == truncations:
                     raise
+            else:
+                if state.truncations == truncations:
+                    return found
 
     # Leader epochs
 

@@ -25,11 +25,12 @@ from tidelog.log.read.committed import committed
 from tidelog.log.state import LogView
 from tidelog.records.batches import BatchTable, scan_batches
 from tidelog.records.decode import decode_batches
+from tidelog.records.record import StoredRecord
 from tidelog.records.schema import Projection
 from tidelog.segment import Segment, SegmentRead
 from tidelog.types import FetchIsolation, TopicPartition
 
-__all__ = ["FetchData", "aborted_transactions", "find_place", "read", "to_arrow"]
+__all__ = ["FetchData", "aborted_transactions", "find_place", "read", "read_record", "to_arrow"]
 
 _NOTHING = memoryview(b"")
 
@@ -94,6 +95,15 @@ def read(
     return FetchData(offsets.log_end, _NOTHING)
 
 
+def read_record(view: LogView, offset: int) -> StoredRecord | None:
+    """The record at exactly this offset; None if there is none (a hole left by compaction)."""
+    segments, (start, _, _, end) = view
+    if not start <= offset < end.message_offset:
+        raise OffsetOutOfRangeError(f"offset {offset} is not in [{start}, {end.message_offset})")
+    segment = segments.floor(offset)
+    return None if segment is None else segment.read_record(offset)
+
+
 def _limit(view: LogView, isolation: FetchIsolation) -> LogOffsetMetadata:
     offsets = view.offsets
     match isolation:
@@ -107,7 +117,7 @@ def _limit(view: LogView, isolation: FetchIsolation) -> LogOffsetMetadata:
 
 
 def find_place(view: LogView, offset: int) -> LogOffsetMetadata:
-    """`offset` with the place of its batch, or of the next one; that of the log end behind the last."""
+    """`offset` with the place of its batch, or of the next one; that of the log end after the last."""
     for segment in view.segments.from_floor(offset):
         found = segment.translate_offset(offset)
         if found is not None:

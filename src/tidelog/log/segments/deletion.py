@@ -65,7 +65,7 @@ def mark_deleted(
 
 
 def delete_segments(state: LogState, segments: Iterable[Segment]) -> int:
-    """Delete the oldest segments, which must lie below the high watermark; the log start moves behind them.
+    """Delete the oldest segments, which must lie below the high watermark; the log start moves after them.
 
     The active segment cannot be among them: roll first.
     """
@@ -93,7 +93,7 @@ def raise_log_start(state: LogState, start: int) -> bool:
 
     The recovery point stays: nothing was flushed. If it moved along, as Kafka's does, segments that still lie
     below the log start would never be flushed; after a power cut one of them could be found damaged, past the
-    recovery point that was written down last, and everything behind it would be cut.
+    recovery point that was written down last, and everything after it would be cut.
     """
     before = state.view.offsets
     after = before.with_log_start(start)

@@ -36,7 +36,17 @@ from tidelog.log.state import LogState
 from tidelog.segment import ActiveSegment
 from tidelog.storage.names import SEGMENT_FILES, Transient, format_segment_file
 
-__all__ = ["RollFacts", "RollReason", "needs_roll", "roll", "rolled_base_offset", "should_roll"]
+__all__ = [
+    "RollBounds",
+    "RollFacts",
+    "RollReason",
+    "needs_roll",
+    "roll",
+    "roll_bounds",
+    "roll_facts",
+    "rolled_base_offset",
+    "should_roll",
+]
 
 _INT_MAX = (1 << 31) - 1
 _new = tuple.__new__  # a named tuple's own takes twice as long
@@ -90,6 +100,29 @@ def should_roll(facts: RollFacts) -> RollReason | None:
     return None
 
 
+class RollBounds(NamedTuple):
+    """What an append must stay within: the segment's size after it, its largest timestamp and last offset."""
+
+    segment_bytes: int
+    timestamp: int
+    offset: int
+
+
+def roll_bounds(facts: RollFacts) -> RollBounds | None:
+    """The rule as bounds that hold for all appends to a segment, whatever the facts say of one append.
+
+    With room in the indexes, a segment need not roll before an append within them. None if the wait goes by
+    the clock, or the segment is empty.
+    """
+    if facts.segment_rolling_timestamp < 0 or facts.segment_bytes == 0:
+        return None
+    return RollBounds(
+        facts.max_segment_bytes,
+        facts.segment_rolling_timestamp + facts.max_segment_ms - facts.segment_jitter_ms,
+        facts.segment_base_offset + _INT_MAX,
+    )
+
+
 def rolled_base_offset(first_offset: int, last_offset: int, log_end_offset: int) -> int:
     """The base offset of the segment that a roll for this append begins.
 
@@ -101,7 +134,14 @@ def rolled_base_offset(first_offset: int, last_offset: int, log_end_offset: int)
 
 
 def needs_roll(state: LogState, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
-    """Whether the active segment must roll before an append of so many bytes."""
+    """Whether the active segment must roll before an append of that many bytes."""
+    return should_roll(roll_facts(state, size, last_offset, max_timestamp, now_ms)) is not None
+
+
+def roll_facts(
+    state: LogState, size: int = 0, last_offset: int = 0, max_timestamp: int = -1, now_ms: int = 0
+) -> RollFacts:
+    """The facts of the active segment and of an append."""
     active = state.active
     facts = (
         state.max_segment_bytes,
@@ -117,7 +157,7 @@ def needs_roll(state: LogState, size: int, last_offset: int, max_timestamp: int,
         active.index_full,
         now_ms,
     )
-    return should_roll(_new(RollFacts, facts)) is not None
+    return _new(RollFacts, facts)
 
 
 def roll(state: LogState, expected_next_offset: int = 0) -> ActiveSegment:

@@ -1,7 +1,7 @@
 """The segments of a log in the order of their base offsets: an immutable value.
 
-A change makes a new one, so a reader keeps the segments it began with, whatever the writer does meanwhile.
-The last segment is the active one; there is always at least one.
+A change makes a new one, so a reader keeps the segments it began with, whatever the writer does in the
+meantime. The last segment is the active one; there is always at least one.
 
 Segments by time: timestamps need not grow from segment to segment, so the answer to a time is the first one
 whose largest timestamp reaches it. The running maximum of those does grow and can be searched. It is taken
@@ -119,7 +119,7 @@ class LogSegments:
         return known
 
     def with_rolled(self, sealed: Segment, active: Segment) -> LogSegments:
-        """The last segment replaced by itself, sealed, and a new one begun behind it."""
+        """The last segment replaced by itself, sealed, and a new one begun after it."""
         return LogSegments((*self._all[:-1], sealed, active), self._largest[: len(self._all) - 1])
 
     def with_last(self, segment: Segment) -> LogSegments:

@@ -159,7 +159,7 @@ class _Writer:
 
 
 def _with_room(config: LogConfig, size: int) -> LogConfig:
-    """The configuration with indexes that are large enough for a segment of so many bytes."""
+    """The configuration with indexes that are large enough for a segment of that many bytes."""
     entries = size // (config.index_interval_bytes + 1) + 2
     return replace(
         config, segment_index_bytes=max(config.segment_index_bytes, entries * TimeIndex.ENTRY_SIZE)

@@ -1,4 +1,4 @@
-"""Who is at work on a partition's segments: one at a time, and whoever must have it can have it.
+"""Who works on a partition's segments: one at a time, and whoever must have it can have it.
 
 begin, end     around cleaning and retention; `begin` says no where somebody is at work or has paused it
 check          asked by who is at work, again and again: raises when it is to stop
@@ -20,7 +20,7 @@ __all__ = ["CleanerStates", "CleaningAbortedError"]
 
 
 class CleaningAbortedError(LogError):
-    """Cleaning was told to stop; the log is as it was, but for segments that were replaced by then."""
+    """Cleaning was stopped; the log is as it was, but for segments that were replaced by then."""
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class CleanerStates:
         self._closing = False
 
     def begin(self, partition: TopicPartition) -> bool:
-        """Begin to work on a partition; False where that may not be now."""
+        """Begin to work on a partition; False if that may not be now."""
         with self._changed:
             if self._closing or partition in self._states:
                 return False
@@ -56,7 +56,7 @@ class CleanerStates:
         """Raise CleaningAbortedError if work on a partition is to stop."""
         state = self._states.get(partition)
         if self._closing or (state is not None and state.aborted):
-            raise CleaningAbortedError(f"cleaning {partition} was told to stop")
+            raise CleaningAbortedError(f"cleaning {partition} was stopped")
 
     @contextmanager
     def paused(self, partition: TopicPartition) -> Iterator[None]:
@@ -75,7 +75,7 @@ class CleanerStates:
                 self._tidy(partition)
 
     def is_working(self, partition: TopicPartition) -> bool:
-        """Whether somebody is at work on it."""
+        """Whether somebody works on it."""
         with self._changed:
             state = self._states.get(partition)
             return state is not None and state.working

@@ -2,12 +2,12 @@
 
 A turn (`clean_filthiest`), as Kafka's cleaner thread takes one:
 
-1. Of all logs with `cleanup.policy=compact` that nobody is at work on, the dirtiest that is due is chosen
-   (`cleanup.choice`); a checkpoint that is not true any more is set back first.
+1. Of all logs with `cleanup.policy=compact` that nobody works on, the dirtiest that is due is chosen
+   (`cleanup.selection`); a checkpoint that is not true any more is set back first.
 2. It is cleaned (`cleanup.cleaner`); after each round the root's `cleaner-offset-checkpoint` says how far.
 3. Retention is applied to the compacted logs: this thread is the one that may touch their old segments.
 
-A log that cannot be cleaned is marked, reported and left alone from then on; the others go on. Cleaning is
+A log that cannot be cleaned is marked, reported and left alone from then on; the others continue. Cleaning is
 told to stop (`cleaner_states`) before a partition is deleted, moved or truncated, when its configuration
 changes, and when the store is closed; a log that is truncated without that stops it too, and is cleaned at
 another turn. Nothing here holds a lock that appends or reads take.
@@ -21,13 +21,12 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
-from tidelog.cleanup.choice import LogToClean, choose_filthiest, facts_of, plan_cleaning
-from tidelog.cleanup.cleaner import CleanReport
-from tidelog.cleanup.offset_map import OffsetMap
-from tidelog.cleanup.splitting import clean_splitting
+from tidelog.cleanup.selection import LogToClean, choose_filthiest, facts_of, plan_cleaning
 from tidelog.errors import LogClosedError, LogLockedError, LogOfflineError, TidelogError
 from tidelog.layout.roots import Checkpoint, Root
+from tidelog.lazy import LazyModule
 from tidelog.log import Log
 from tidelog.manager.background.cleaner_states import CleanerStates, CleaningAbortedError
 from tidelog.manager.background.throttle import Throttle
@@ -36,7 +35,15 @@ from tidelog.manager.store.events import LogCleaned, LogFailed, LogUncleanable, 
 from tidelog.manager.store.partition import Partition
 from tidelog.types import TopicPartition
 
+if TYPE_CHECKING:
+    from tidelog.cleanup.cleaner import CleanReport
+    from tidelog.cleanup.offset_map import OffsetMap
+
 __all__ = ["Cleaning", "CleaningMetrics"]
+
+# Most processes never compact: the cleaner is imported by the first that does.
+_offset_map = LazyModule("tidelog.cleanup.offset_map")
+_splitting = LazyModule("tidelog.cleanup.splitting")
 
 _logger = logging.getLogger(__name__)
 
@@ -79,7 +86,6 @@ class Cleaning:
 
     def __init__(
         self,
-        roots: Iterable[Root],
         partitions: Callable[[], Iterable[Partition]],
         config: BrokerConfig,
         now_ms: Callable[[], int],
@@ -102,14 +108,6 @@ class Cleaning:
         self._map: OffsetMap | None = None
         rate = config.log_cleaner_io_max_bytes_per_second
         self._throttle = Throttle(rate) if rate < _UNLIMITED else None
-        known = {(partition.root, partition.topic_partition) for partition in partitions()}
-        for root in roots:  # entries of partitions that are gone go with the next write
-            kept = root.checkpoints[Checkpoint.CLEANED]
-            root.checkpoints[Checkpoint.CLEANED] = {
-                name: offset
-                for name, offset in kept.items()
-                if (root, name) in known or name in root.untouched
-            }
 
     # Turns
 
@@ -223,7 +221,7 @@ class Cleaning:
         return log
 
     def _plan(self, partition: Partition, log: Log) -> LogToClean | None:
-        """What cleaning would look at; None where that cannot be told."""
+        """What cleaning would look at; None if that cannot be told."""
         root, name = partition.root, partition.topic_partition
         if root is None or root.offline is not None:
             return None
@@ -296,7 +294,7 @@ class Cleaning:
                 self._write(root, name, end_offset)
 
         _logger.info("%s: cleaning [%d, %d)", name, plan.first_dirty_offset, plan.first_uncleanable_offset)
-        return clean_splitting(
+        report: CleanReport = _splitting.clean_splitting(
             log,
             self._offset_map(),
             first_dirty_offset=plan.first_dirty_offset,
@@ -306,13 +304,14 @@ class Cleaning:
             check=check,
             checkpoint=checkpoint,
         )
+        return report
 
     def _offset_map(self) -> OffsetMap:
         """The map, made when it is needed first: a store without compacted topics has none."""
         if self._map is None:
             config = self._config
             size = min(config.log_cleaner_dedupe_buffer_size, _LARGEST_MAP)
-            self._map = OffsetMap(size, config.log_cleaner_io_buffer_load_factor)
+            self._map = _offset_map.OffsetMap(size, config.log_cleaner_io_buffer_load_factor)
         return self._map
 
     def _apply_retention(self, partition: Partition) -> None:

@@ -7,7 +7,7 @@
     producer expiry   producers that have been silent for too long
 
 A disk that fails under a checkpoint takes its root offline, with all logs in it; one that fails under a log
-takes that log offline. The others go on.
+takes that log offline. The others continue.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from functools import partial
 
 from tidelog.cleanup import RetentionPlan, apply_retention
 from tidelog.errors import LogClosedError, LogLockedError, LogOfflineError
-from tidelog.layout.roots import Checkpoint, Root
+from tidelog.layout.roots import Checkpoint, Offsets, Root
 from tidelog.log import Log
 from tidelog.manager.background.cleaner_states import CleanerStates
 from tidelog.manager.background.scheduler import TaskQueue
 from tidelog.manager.brokerconfig import BrokerConfig
+from tidelog.manager.store.checkpointed import Checkpointed, checkpointed_offset
 from tidelog.manager.store.events import LogFailed, RootWentOffline, Teller
 from tidelog.manager.store.partition import Partition
 from tidelog.types import TopicPartition
@@ -35,17 +36,7 @@ _FLUSH_LOOK_MS = 1000
 """How often `flush.ms` is looked at, at least: by Kafka's own default for it, never."""
 
 
-def _start_to_tell(log: Log) -> int | None:
-    """The log start, where the first segment does not tell it."""
-    return log.log_start_offset if log.log_start_offset > log.segments.base_offsets[0] else None
-
-
-_CHECKPOINTED: dict[Checkpoint, Callable[[Log], int | None]] = {
-    Checkpoint.LOG_STARTS: _start_to_tell,
-    Checkpoint.RECOVERY_POINTS: lambda log: log.recovery_point,
-    Checkpoint.HIGH_WATERMARKS: lambda log: log.high_watermark,
-}
-"""What the checkpoints say of a log."""
+_CHECKPOINTED = (Checkpoint.LOG_STARTS, Checkpoint.RECOVERY_POINTS, Checkpoint.HIGH_WATERMARKS)
 
 
 def _with(
@@ -67,6 +58,7 @@ class Maintenance:
         now_ms: Callable[[], int],
         tell: Teller,
         states: CleanerStates,
+        checkpointed: Checkpointed,
     ) -> None:
         self._roots = tuple(roots)
         self._partitions = partitions
@@ -74,6 +66,7 @@ class Maintenance:
         self._now_ms = now_ms
         self._tell = tell
         self._states = states
+        self._checkpointed = checkpointed
 
     def schedule(self, queue: TaskQueue) -> None:
         """Put all of them on the queue, but for retention, which has to be asked for."""
@@ -121,24 +114,13 @@ class Maintenance:
             if root.offline is not None:
                 continue
             try:
-                root.update_checkpoint(kind, partial(self._offsets, root, _CHECKPOINTED[kind]))
+                root.update_checkpoint(kind, partial(self._offsets, kind, root))
             except (OSError, LogLockedError) as error:
                 self.take_offline(root, error)
 
-    def _offsets(
-        self, root: Root, offset: Callable[[Log], int | None], before: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, int]:
-        """What a checkpoint should say now, in the order that it has.
-
-        What is offline, and still there, keeps what it said last, and so does what nobody here has opened.
-        """
-        offline = {
-            one.topic_partition for one in self._partitions() if one.root is root and not one.is_online
-        }
-        kept = offline | root.untouched
-        now = {partition.topic_partition: offset(log) for partition, log in self._logs(root)}
-        offsets = {name: now.get(name, old) for name, old in before.items() if name in now or name in kept}
-        return {name: found for name, found in (offsets | now).items() if found is not None}
+    def _offsets(self, kind: Checkpoint, root: Root, before: Offsets) -> dict[TopicPartition, int]:
+        """What a checkpoint should say now (`store.checkpointed`)."""
+        return self._checkpointed.offsets(kind, root, self._partitions(), self._logs(root), before)
 
     def lower_checkpoints(self, partition: Partition) -> Exception | None:
         """Write down the offsets of a log that was truncated, before anything is appended to it again.
@@ -152,8 +134,8 @@ class Maintenance:
             return None
         name = partition.topic_partition
         try:
-            for kind, offset in _CHECKPOINTED.items():
-                root.update_checkpoint(kind, partial(_with, name, offset(log)))
+            for kind in _CHECKPOINTED:
+                root.update_checkpoint(kind, partial(_with, name, checkpointed_offset(kind, log)))
         except (OSError, LogLockedError) as error:
             partition.go_offline(error)
             return error
@@ -201,7 +183,7 @@ class Maintenance:
         return done
 
     def retain_by_the_clock(self) -> None:
-        """Delete old segments of the logs whose segments nobody else is at work on."""
+        """Delete old segments of the logs whose segments nobody else works on."""
         for partition, log in self._logs():
             name = partition.topic_partition
             if log.config.compact and self._config.log_cleaner_enable:
@@ -214,8 +196,9 @@ class Maintenance:
                         self._states.end(name)
 
     def retain(self, partition: Partition) -> RetentionPlan | None:
-        """Delete a partition's old segments, which are the caller's; None where there are none."""
-        plan = self._on(partition, lambda log: apply_retention(log, self._now_ms()))
+        """Delete a partition's old segments, which are the caller's; None if there are none."""
+        bound = self._replicated_up_to(partition)
+        plan = self._on(partition, lambda log: apply_retention(log, self._now_ms(), high_watermark=bound))
         for deletion in plan.deletions if plan is not None else ():
             _logger.info(
                 "%s: segment %d is deleted by %s: %s",
@@ -225,6 +208,13 @@ class Maintenance:
                 deletion.detail,
             )
         return plan if plan is not None and plan.deletions else None
+
+    @staticmethod
+    def _replicated_up_to(partition: Partition) -> int | None:
+        """The high watermark of a partition that other brokers hold too, as its broker has left it."""
+        if not partition.others or partition.root is None:
+            return None
+        return partition.root.checkpoints[Checkpoint.HIGH_WATERMARKS].get(partition.topic_partition)
 
     def expire_producers(self) -> None:
         """Forget producers that have been silent for too long."""

@@ -14,14 +14,20 @@ import heapq
 import itertools
 import logging
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-__all__ = ["BackgroundThread", "TaskQueue"]
+__all__ = ["BackgroundThread", "TaskQueue", "monotonic_ms"]
 
 _logger = logging.getLogger(__name__)
 
 _FOREVER_MS = 1 << 53
+
+
+def monotonic_ms() -> int:
+    """A clock that never goes back."""
+    return time.monotonic_ns() // 1_000_000
 
 
 @dataclass(order=True, slots=True)
@@ -60,7 +66,7 @@ class TaskQueue:
             self._changed.notify_all()
 
     def run_one(self) -> bool:
-        """Run the task that is due longest; False where none is."""
+        """Run the task that is due longest; False if none is."""
         task = self._take()
         if task is None:
             return False
@@ -86,7 +92,7 @@ class TaskQueue:
                     self._run(task)
 
     def wait(self, closing: Callable[[], bool]) -> None:
-        """Return when a task is due, or `closing` says so after a `wake`."""
+        """Wait until a task is due, or `closing` says so after a `wake`."""
         with self._changed:
             while not closing():
                 left = self._tasks[0].due_ms - self._now_ms() if self._tasks else _FOREVER_MS
@@ -124,7 +130,7 @@ class BackgroundThread:
         self._thread.start()
 
     def stop(self) -> None:
-        """Return when the task under way, if any, has ended; no other begins."""
+        """Wait until the task in progress, if any, has ended; no other begins."""
         self._closing = True
         self._queue.wake()
         if threading.current_thread() is not self._thread:

@@ -10,7 +10,7 @@ __all__ = ["Throttle"]
 _LOOK_S = 0.3
 """How long is averaged over."""
 _NAP_S = 0.05
-"""How long a wait goes on before it is asked whether it is to stop."""
+"""How long a wait continues before it is asked whether it is to stop."""
 _SHORTEST_S = 0.001
 """A wait that is not worth while."""
 

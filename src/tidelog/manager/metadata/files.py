@@ -15,11 +15,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidelog.errors import CorruptRecordError, LogError
+from tidelog.errors import CorruptRecordError, InvalidIndexError, LogError
+from tidelog.layout.partitions import PartitionFiles, list_partition
+from tidelog.layout.roots import warn_once
 from tidelog.manager.metadata.image import MetadataImage
 from tidelog.protocol.control_records import KRaftVoters, SnapshotFooter, SnapshotHeader
 from tidelog.protocol.metadata_records import MetadataRecord, format_record, parse_record
@@ -32,7 +34,7 @@ from tidelog.records import (
     parse_control,
 )
 from tidelog.storage import FileSystem, atomic_write, read_file
-from tidelog.storage.names import CLUSTER_METADATA_TOPIC, FileKind, Transient, parse_segment_file
+from tidelog.storage.names import CLUSTER_METADATA_TOPIC
 
 if TYPE_CHECKING:
     from _typeshed import StrPath
@@ -45,6 +47,7 @@ __all__ = [
     "encode_records_batch",
     "encode_snapshot",
     "home_of_metadata",
+    "look_at_metadata",
     "read_bootstrap",
     "read_cluster_metadata",
     "read_snapshot",
@@ -108,7 +111,7 @@ def encode_snapshot(
 
 
 def read_snapshot(data: bytes | memoryview, source: str) -> list[MetadataRecord]:
-    """The records of a snapshot file; CorruptRecordError where it is damaged or unfinished."""
+    """The records of a snapshot file; CorruptRecordError if it is damaged or unfinished."""
     records, finished = [], False
     for stored in decode_records(data, source=source):
         if stored.control:
@@ -130,7 +133,7 @@ def write_bootstrap(
 
 
 def read_bootstrap(fs: FileSystem, root: StrPath) -> list[MetadataRecord]:
-    """The records of a root's `bootstrap.checkpoint`; none where there is no file."""
+    """The records of a root's `bootstrap.checkpoint`; none if there is no file."""
     path = f"{os.fspath(root)}/{BOOTSTRAP_FILE}"
     try:
         data = read_file(fs, path)
@@ -148,28 +151,71 @@ def home_of_metadata(fs: FileSystem, roots: Sequence[str]) -> str:
     logs = [root for root in roots if fs.exists(f"{root}/{METADATA_DIRECTORY}")]
     if len(logs) > 1:
         raise LogError(f"{' and '.join(logs)} both have a metadata log: they do not belong to one node")
+    if len(roots) == 1:
+        return roots[0]
     booted = [root for root in roots if fs.exists(f"{root}/{BOOTSTRAP_FILE}")]
-    knowing = [root for root in booted if MetadataImage.of(read_bootstrap(fs, root)).topics]
+    knowing = [root for root in booted if _said(fs, root, _from_bootstrap).image.topics]
     return (logs or knowing or booted or list(roots))[0]
 
 
 def read_cluster_metadata(fs: FileSystem, root: StrPath) -> ClusterMetadata:
     """What a root's metadata files say; nothing is changed.
 
-    The log is read up to its first damage (`fault`): a broker cuts it there, wherever that is.
+    The log is read up to its first damage (`fault`): a broker cuts it there, wherever that is. LogError where
+    a snapshot or `bootstrap.checkpoint` cannot be read.
     """
-    directory = f"{os.fspath(root)}/{METADATA_DIRECTORY}"
+    return _said(fs, os.fspath(root), _from_files)
+
+
+def look_at_metadata(fs: FileSystem, root: StrPath) -> ClusterMetadata:
+    """As `read_cluster_metadata`, but nothing, with a warning, where it cannot be read.
+
+    For what does not depend on it: to read, to recover, to rebuild indexes. Nothing may be deleted by it.
+    """
+    try:
+        return read_cluster_metadata(fs, root)
+    except (LogError, OSError) as error:
+        warn_once(f"{error}. Topics are taken to have the default configs")
+        return ClusterMetadata(MetadataImage(), in_log=False)
+
+
+_UNREADABLE = (
+    CorruptRecordError,
+    InvalidIndexError,
+    IsADirectoryError,
+    NotADirectoryError,
+    PermissionError,
+)
+
+
+def _said(fs: FileSystem, root: str, read: Callable[[FileSystem, str], ClusterMetadata]) -> ClusterMetadata:
+    try:
+        return read(fs, root)
+    except _UNREADABLE as error:
+        raise LogError(
+            f"the metadata of {root} cannot be read, so that nobody can say which topics there are and how "
+            f"they are configured: {error}. Restore the file from a copy; `tidelog cat` and `tidelog "
+            "recover` do without it"
+        ) from error
+
+
+def _from_files(fs: FileSystem, root: str) -> ClusterMetadata:
+    directory = f"{root}/{METADATA_DIRECTORY}"
     logged = _read_log(fs, directory) if fs.exists(directory) else None
     if logged is not None and METADATA_VERSION in logged.image.features:
         return logged
+    return _from_bootstrap(fs, root)
+
+
+def _from_bootstrap(fs: FileSystem, root: str) -> ClusterMetadata:
     return ClusterMetadata(MetadataImage.of(read_bootstrap(fs, root)), in_log=False)
 
 
 def _read_log(fs: FileSystem, directory: str) -> ClusterMetadata:
-    names = sorted(entry.name for entry in fs.list(directory) if not entry.is_directory)
+    files = list_partition(fs, directory)
     image, end, epoch = MetadataImage(), 0, 0
     voters: tuple[int, ...] = ()
-    snapshots = [match for name in names if (match := _SNAPSHOT.fullmatch(name))]
+    snapshots = [match for name in files.names if (match := _SNAPSHOT.fullmatch(name))]
     if snapshots:
         newest = snapshots[-1]
         end, epoch = int(newest[1]), int(newest[2])
@@ -178,7 +224,7 @@ def _read_log(fs: FileSystem, directory: str) -> ClusterMetadata:
         image, voters = MetadataImage.of(read_snapshot(data, path)), _voters(decode_records(data), ())
     fault = None
     try:
-        for stored in _log_records(fs, directory, names):
+        for stored in _log_records(fs, directory, files):
             if stored.offset >= end:
                 end, epoch = stored.offset + 1, stored.leader_epoch
                 if stored.control:
@@ -198,9 +244,7 @@ def _voters(records: Iterable[StoredRecord], otherwise: tuple[int, ...]) -> tupl
     return otherwise
 
 
-def _log_records(fs: FileSystem, directory: str, names: Sequence[str]) -> Iterator[StoredRecord]:
-    for name in names:
-        parsed = parse_segment_file(name)
-        if parsed is not None and parsed.kind is FileKind.LOG and parsed.transient is Transient.NONE:
-            path = f"{directory}/{name}"
-            yield from decode_records(read_file(fs, path), source=path)
+def _log_records(fs: FileSystem, directory: str, files: PartitionFiles) -> Iterator[StoredRecord]:
+    for segment in files.segments:
+        path = f"{directory}/{segment.log_name}"
+        yield from decode_records(read_file(fs, path), source=path)

@@ -25,6 +25,7 @@ from tidelog.protocol.metadata_records import (
     ResourceType,
     TopicRecord,
 )
+from tidelog.types import TopicPartition
 
 __all__ = ["MetadataImage", "PartitionImage", "TopicImage"]
 
@@ -67,6 +68,11 @@ class MetadataImage:
         for record in records:
             image.replay(record)
         return image
+
+    def has(self, partition: TopicPartition) -> bool:
+        """Whether there is such a partition."""
+        topic = self.topics.get(partition.topic)
+        return topic is not None and partition.partition in topic.partitions
 
     def topic_config(self, topic: str) -> Mapping[str, str]:
         """What is set for a topic, as text under Kafka's keys."""

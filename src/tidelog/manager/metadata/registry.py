@@ -62,6 +62,11 @@ class Registry:
         """Whether a broker has begun a metadata log."""
         return self._found.in_log
 
+    def check_writable(self) -> None:
+        """LogError if the metadata cannot be changed here, and why."""
+        if self._found.in_log:
+            self._check_ours(f"{self._root}/{METADATA_DIRECTORY}")
+
     def register(
         self,
         topics: Iterable[Registration] = (),
@@ -69,7 +74,7 @@ class Registry:
         removed: Collection[uuid.UUID] = (),
         largest_producer_id: int = -1,
     ) -> bool:
-        """Make the metadata say this too, durably; False where it does already."""
+        """Make the metadata say this too, durably; False if it does already."""
         with self._lock:
             records = changes(
                 self.image,
@@ -105,7 +110,7 @@ class Registry:
             if log.log_end_offset != found.end_offset:
                 raise LogError(
                     f"{directory} ends at {log.log_end_offset}, but its records at {found.end_offset}: "
-                    "start its broker once to bring it in order"
+                    "start its broker once to repair it"
                 )
             log.append_as_follower(data)
             log.flush()
@@ -113,13 +118,9 @@ class Registry:
     def _check_ours(self, directory: str) -> None:
         found = self._found
         if found.fault is not None:
-            raise LogError(
-                f"{directory} is damaged ({found.fault}): start its broker once to bring it in order"
-            )
+            raise LogError(f"{directory} is damaged ({found.fault}): start its broker once to repair it")
         if found.image.in_transaction:
-            raise LogError(
-                f"{directory} ends inside a transaction: start its broker once to bring it in order"
-            )
+            raise LogError(f"{directory} ends inside a transaction: start its broker once to repair it")
         voters = found.voters or _voters(self._fs, f"{directory}/{_QUORUM_STATE}")
         if voters and set(voters) != {self._node_id}:
             raise LogError(
@@ -129,7 +130,7 @@ class Registry:
 
 
 def _voters(fs: FileSystem, path: str) -> tuple[int, ...]:
-    """The voters that a quorum-state file names; none where it is missing or names none."""
+    """The voters that a quorum-state file names; none if it is missing or names none."""
     try:
         state = json.loads(read_file(fs, path))
         return tuple(int(voter["voterId"]) for voter in state.get("currentVoters") or ())

@@ -7,12 +7,13 @@ journal) is touched. Only when all is on the disk are log starts raised, and onl
 that the write is done.
 
 Taken back: each partition is cut where it ended before. That happens where publishing failed and where the
-staged data is gone; if others have written behind it, nothing is cut and the error says what to do.
+staged data is gone; if others have written after it, nothing is cut and the error says what to do.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import replace
@@ -21,13 +22,14 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelog.errors import DataLossError, InvalidIndexError, LogError
+from tidelog.index import TimeIndex
 from tidelog.layout.roots import Checkpoint, Root
 from tidelog.log import Log
 from tidelog.manager.publishing.checks import disk_error
 from tidelog.manager.publishing.mark import check_ours, remove_staged
 from tidelog.manager.publishing.staged import StagedRun, load_runs, read_manifest
 from tidelog.manager.store.partition import Partition
-from tidelog.records.batches import BatchTable, scan_batches
+from tidelog.records.batches import BatchTable, Column, scan_batches
 from tidelog.storage import Directory, FileSystem
 from tidelog.storage.files import parent
 from tidelog.storage.metadata import format_id
@@ -37,6 +39,7 @@ from tidelog.storage.write_journal import (
     PendingWrite,
     WriteJournal,
     read_journal,
+    remembered,
     staging_path,
     write_journal,
 )
@@ -110,7 +113,7 @@ def _check_root(root: Root, journal: WriteJournal) -> None:
 def _runs(
     fs: FileSystem, pending: PendingWrite, staging: str
 ) -> Mapping[TopicPartition, list[StagedRun]] | None:
-    """The staged data, or None where it is gone."""
+    """The staged data, or None if it is gone."""
     try:
         manifests = [read_manifest(fs, staging, name) for name in pending.manifests]
         return load_runs(fs, staging, manifests)
@@ -139,7 +142,7 @@ def apply_write(
 ) -> None:
     """Give every partition what it lacks of a write, durably; then raise the log starts.
 
-    Much data, or many partitions: several are written at a time, and while one is synced others go on.
+    Much data, or many partitions: several are written at a time, and while one is synced others continue.
     """
 
     def give(one: PendingPartition) -> None:
@@ -171,7 +174,11 @@ def _give(fs: FileSystem, partition: Partition, one: PendingPartition, runs: Seq
     if not runs:
         return
     done = _batches_there(partition, one, runs)
-    limit = max(min(_APPEND_BYTES, partition.log.config.max_segment_bytes // _PARTS_OF_SEGMENT), 1)
+    config = partition.log.config
+    limit = max(min(_APPEND_BYTES, config.max_segment_bytes // _PARTS_OF_SEGMENT), 1)
+    most = max(
+        config.segment_index_bytes // TimeIndex.ENTRY_SIZE - 1, 1
+    )  # an entry each at most, and one more
     unsynced = 0
     for run, in_a_row in zip(runs, _segments_in_a_row(runs), strict=True):
         skip = min(done, len(run.rows))
@@ -179,7 +186,7 @@ def _give(fs: FileSystem, partition: Partition, one: PendingPartition, runs: Seq
         if skip == len(run.rows) or (not skip and _link(fs, partition, one, run, in_a_row)):
             continue
         data = run.data(fs)
-        for start, stop in _chunks(run.rows[skip:, 1], limit):
+        for start, stop in _chunks(run.rows[skip:, Column.SIZE], limit, most):
             batches = run.batches(data, skip + start, skip + stop)
             partition.append(batches, leader_epoch=one.leader_epoch)
             unsynced += len(batches.data)
@@ -217,12 +224,13 @@ def _link(fs: FileSystem, partition: Partition, one: PendingPartition, run: Stag
     return linked
 
 
-def _chunks(sizes: npt.NDArray[np.int64], limit: int) -> Iterator[tuple[int, int]]:
-    """Runs of batches of at most `limit` bytes, one batch at least."""
+def _chunks(sizes: npt.NDArray[np.int64], limit: int, most: int) -> Iterator[tuple[int, int]]:
+    """Runs of at most `most` batches and `limit` bytes, one batch at least."""
     ends = np.cumsum(sizes)
     start, taken = 0, 0
     while start < len(ends):
         stop = max(int(np.searchsorted(ends, taken + limit, side="right")), start + 1)
+        stop = min(stop, start + most)
         yield start, stop
         start, taken = stop, int(ends[stop - 1])
 
@@ -322,11 +330,12 @@ def _check_ours(root: Root, partition: Partition, one: PendingPartition) -> None
 def settle(fs: FileSystem, root: Root, *, done: bool) -> None:
     """Say in the journal that the pending write is over: published, or as if it had never been."""
     journal = read_journal(fs, root.path)
-    committed = dict(journal.committed)
+    committed, published = dict(journal.committed), dict(journal.published)
+    now_ms = time.time_ns() // 1_000_000
     if done and journal.pending is not None and journal.pending.query:
         committed[journal.pending.query] = journal.pending.batch
-    write_journal(
-        fs,
-        root.path,
-        replace(journal, sequence=journal.sequence + 1, committed=committed, pending=None),
+        published[journal.pending.query] = now_ms
+    settled = replace(
+        journal, sequence=journal.sequence + 1, committed=committed, published=published, pending=None
     )
+    write_journal(fs, root.path, remembered(settled, now_ms))

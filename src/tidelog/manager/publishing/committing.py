@@ -22,7 +22,7 @@ from tidelog.config import LogConfig
 from tidelog.errors import InvalidInputError, TidelogError
 from tidelog.manager.publishing.applying import apply_write, settle, take_back
 from tidelog.manager.publishing.checks import check_piece, check_topic
-from tidelog.manager.publishing.mark import claim, is_ours, remove_staged
+from tidelog.manager.publishing.mark import claim, has_lost_owner, is_ours, remove_staged
 from tidelog.manager.publishing.staged import Manifest, StagedRun, load_runs, read_manifest
 from tidelog.manager.store.partition import Partition
 from tidelog.manager.store.store import Store
@@ -182,7 +182,7 @@ def _unmake_topics(store: Store, made: Iterable[str], fs: FileSystem) -> None:
 def _changed(topic: str, before: int, after: int) -> InvalidInputError:
     return InvalidInputError(
         f"topic {topic!r} was taken to have {before} partitions and has {after}: "
-        "it changed meanwhile; write again"
+        "it changed in the meantime; write again"
     )
 
 
@@ -220,8 +220,9 @@ def sweep_staging(
 ) -> list[str]:
     """Remove what dead writers left in a directory of staged writes; the directories that went.
 
-    A write in whose directory nothing was changed for a day is taken for dead, and one whose name begins with
-    `prefix`, if that is given, at once. Only what a writer has marked goes (`mark`): for nobody yet, or for
+    A write whose process is gone is dead, and so is one in whose directory nothing was changed for a day:
+    where a write's process is another machine's, nothing else tells. With `prefix`, writes whose name begins
+    so go instead, at once. Only what a writer has marked goes (`mark`): for nobody yet, or for
     this root. The directory may be shared with others, and with anything else.
     """
     if not fs.exists(staging):
@@ -232,8 +233,11 @@ def sweep_staging(
         path = f"{staging}/{entry.name}"
         if entry.is_link or not entry.is_directory or not is_ours(fs, path, owner):
             continue
-        is_dead = now_ms - _last_change_ms(fs, path) > stale_ms
-        if is_dead if prefix is None else entry.name.startswith(prefix):
+        if prefix is not None:
+            is_dead = entry.name.startswith(prefix)
+        else:
+            is_dead = has_lost_owner(fs, path) or now_ms - _last_change_ms(fs, path) > stale_ms
+        if is_dead:
             remove_tree(fs, path)
             gone.append(path)
     return gone

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from tidelog.config import LogConfig
 from tidelog.errors import InvalidInputError
+from tidelog.layout.config import log_config
 from tidelog.layout.roots import look_at
 from tidelog.manager.metadata.files import home_of_metadata, read_cluster_metadata
 from tidelog.manager.store.partition import refuse_replicated
-from tidelog.manager.store.topics import known_config
 from tidelog.storage import LOCAL, FileSystem
 from tidelog.storage.names import DirectoryState, parse_partition_directory
 from tidelog.types import TopicPartition
@@ -35,7 +35,7 @@ def existing_topics(
     for root in there:
         image = read_cluster_metadata(fs, root).image
         for name, topic in image.topics.items():
-            config, _ = known_config(image.topic_config(name), defaults)
+            config = log_config(image.topic_config(name), defaults)
             found[name] = TopicFacts(len(topic.partitions), config)
     if found:
         return found

@@ -3,6 +3,7 @@
     <staging>/<write>/tidelog-staging
         1                              version
         dGhpcyBpcyBub3QgYSByb290       the id of the root's directory, or - while nothing is being published
+    <staging>/<write>/tidelog-owner    the process that the write is of (`storage.processes`), if it is known
 
 It is written when the directory is made, and again, durably, before the journal names the directory. So a
 path in a journal proves nothing by itself: a journal that was copied, forged or damaged cannot have a
@@ -16,23 +17,42 @@ import uuid
 from tidelog.errors import InvalidIndexError, LogError
 from tidelog.storage import FileSystem, make_directories, read_file
 from tidelog.storage.metadata import format_id
+from tidelog.storage.processes import is_gone
 from tidelog.storage.removal import remove_tree
 
-__all__ = ["MARK_FILE", "begin_staging", "check_ours", "claim", "is_ours", "remove_staged"]
+__all__ = ["MARK_FILE", "begin_staging", "check_ours", "claim", "has_lost_owner", "is_ours", "remove_staged"]
 
 MARK_FILE = "tidelog-staging"
+OWNER_FILE = "tidelog-owner"
 
 _VERSION = b"1\n"
 _NOBODY = "-"
-_LIMIT = 100
+_LIMIT = 200
 _OVER = ".over"
 
 
-def begin_staging(fs: FileSystem, directory: str) -> None:
-    """Make the directory of a write, with its mark, before anything is staged."""
+def begin_staging(fs: FileSystem, directory: str, owner: str = "") -> None:
+    """Make the directory of a write, with its mark, before anything is staged.
+
+    `owner` is the process without which the write will not be published (`storage.processes`).
+    """
     make_directories(fs, directory)
+    if owner and not fs.exists(f"{directory}/{OWNER_FILE}"):
+        _write_file(fs, f"{directory}/{OWNER_FILE}", f"{owner}\n".encode(), sync=False)
     if not fs.exists(f"{directory}/{MARK_FILE}"):
         _write(fs, directory, _NOBODY, sync=False)
+
+
+def has_lost_owner(fs: FileSystem, directory: str) -> bool:
+    """Whether the process that a write is of is gone for sure: nobody will publish it."""
+    path = f"{directory}/{OWNER_FILE}"
+    if fs.is_link(path) or not fs.exists(path):
+        return False
+    try:
+        identity = read_file(fs, path, limit=_LIMIT).decode("ascii")
+    except (OSError, InvalidIndexError, UnicodeDecodeError):
+        return False
+    return identity.endswith("\n") and is_gone(identity[:-1])
 
 
 def claim(fs: FileSystem, directory: str, root: uuid.UUID) -> None:
@@ -63,7 +83,7 @@ def check_ours(fs: FileSystem, directory: str, root: uuid.UUID, journal: str) ->
 
 
 def remove_staged(fs: FileSystem, staging: str, root: uuid.UUID) -> None:
-    """Remove a write's staged files, also while an attempt that nobody waits for goes on staging.
+    """Remove a write's staged files, also while an attempt that nobody waits for continues staging.
 
     Under another name it finds nothing to write to, and cannot be in the way. The mark goes last: what a
     crash leaves can still be told. What is not ours stays.
@@ -87,7 +107,7 @@ def _remove(fs: FileSystem, directory: str) -> None:
 
 
 def _marked(fs: FileSystem, directory: str) -> str | None:
-    """For whom a directory was made; None where it has no mark that can be read, or is a link."""
+    """For whom a directory was made; None if it has no mark that can be read, or is a link."""
     path = f"{directory}/{MARK_FILE}"
     if fs.is_link(directory) or fs.is_link(path):
         return None
@@ -101,14 +121,17 @@ def _marked(fs: FileSystem, directory: str) -> str | None:
 
 
 def _write(fs: FileSystem, directory: str, root: str, *, sync: bool) -> None:
-    file = fs.open(f"{directory}/{MARK_FILE}", create=True)
+    _write_file(fs, f"{directory}/{MARK_FILE}", _VERSION + f"{root}\n".encode(), sync=sync)
+    if sync:
+        fs.sync_directory(directory)
+
+
+def _write_file(fs: FileSystem, path: str, data: bytes, *, sync: bool) -> None:
+    file = fs.open(path, create=True)
     try:
-        data = _VERSION + f"{root}\n".encode()
         file.pwrite(data, 0)
         file.truncate(len(data))
         if sync:
             file.sync()
     finally:
         file.close()
-    if sync:
-        fs.sync_directory(directory)

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from tidelog.errors import DataLossError, InvalidIndexError
 from tidelog.kernels.crc import crc32c
-from tidelog.records.batches import BatchTable, scan_batches
+from tidelog.records.batches import BatchTable, Column, scan_batches
 from tidelog.records.builder import EncodedBatches
 from tidelog.storage import FileSystem, map_file, read_file
 from tidelog.storage.files import parent
@@ -49,7 +49,7 @@ _FACTS = (
     *("largest_batch", "keyless", "is_segment"),
 )
 """What a manifest says of a piece, after topic, partition and file: whole numbers."""
-_SAME = (0, 1, 5, 6, 12, 13)
+_SAME = (Column.POSITION, Column.SIZE, Column.MAGIC, Column.ATTRIBUTES, Column.COUNT, Column.CRC)
 """Columns of a table that tell a batch from others: position, size, magic, attributes, count, checksum."""
 
 
@@ -155,15 +155,15 @@ class StagedRun:
         return map_file(fs, self.path)[self.piece.position : self.piece.position + self.piece.size]
 
     def batches(self, data: memoryview, start: int, stop: int) -> EncodedBatches:
-        """Its batches [start, stop), from its bytes; DataLossError where they are not those that were staged.
+        """Its batches [start, stop), from its bytes; DataLossError if they are not those that were staged.
 
         Base offsets may have been stamped since.
         """
         rows = self.rows[start:stop].copy()
-        first, last = int(rows[0, 0]), int(rows[-1, 0] + rows[-1, 1])
+        first, last = int(rows[0, Column.POSITION]), int(rows[-1, Column.POSITION] + rows[-1, Column.SIZE])
         found = scan_batches(data[first:last], max_batches=len(rows))
-        rows[:, 0] -= first
-        rows[:, 2:4] -= rows[0, 2]
+        rows[:, Column.POSITION] -= first
+        rows[:, Column.BASE_OFFSET : Column.LEADER_EPOCH] -= rows[0, Column.BASE_OFFSET]
         if found.fault is not None or not np.array_equal(found.table.rows[:, _SAME], rows[:, _SAME]):
             raise DataLossError(
                 f"{self.path}, position {self.piece.position + first}: staged data was lost or changed"

@@ -21,7 +21,7 @@ from tidelog.log.append.incoming import scan_all
 from tidelog.log.append.validation import stamp
 from tidelog.manager.publishing.checks import disk_error
 from tidelog.manager.publishing.staged import Manifest, Piece, table_bytes, write_manifest, write_small
-from tidelog.records.batches import BatchTable
+from tidelog.records.batches import BatchTable, Column
 from tidelog.records.builder import EncodedBatches
 from tidelog.segment import ActiveSegment
 from tidelog.storage import LOCAL, Directory, File, FileSystem
@@ -63,8 +63,8 @@ class TaskStaging:
     def __init__(self, directory: str, name: str, fs: FileSystem = LOCAL) -> None:
         """`directory` is the write's own; `name` is no other attempt's.
 
-        FileNotFoundError where the directory is gone: an attempt that comes when the write is over must not
-        make it again, for nobody would sweep it.
+        FileNotFoundError if the directory is gone: an attempt that comes when the write is over must not make
+        it again, for nobody would sweep it.
         """
         self._fs = fs
         self._directory = directory
@@ -210,8 +210,8 @@ class _StagedSegment:
     def append(self, encoded: EncodedBatches, start: int, stop: int, piece: Piece) -> None:
         """Add batches [start, stop)."""
         rows = encoded.table.rows[start:stop].copy()
-        first, last = int(rows[0, 0]), int(rows[-1, 0] + rows[-1, 1])
-        rows[:, 0] -= first
+        first, last = int(rows[0, Column.POSITION]), int(rows[-1, Column.POSITION] + rows[-1, Column.SIZE])
+        rows[:, Column.POSITION] -= first
         data = encoded.data[first:last]
         table = BatchTable(rows)
         self._next_offset = stamp(
@@ -236,7 +236,7 @@ class _StagedSegment:
         return BatchTable(np.concatenate(self._tables))
 
     def abandon(self) -> None:
-        """Let go of its files."""
+        """Release its files."""
         self._segment.abandon()
 
 
@@ -260,6 +260,6 @@ def _piece(partition: TopicPartition, table: BatchTable, facts: PieceFacts) -> P
 def _numbered(table: BatchTable) -> BatchTable:
     """The table with positions and offsets that count from 0."""
     rows: Int64s = table.rows.copy()
-    rows[:, 0] -= rows[0, 0]
-    rows[:, 2:4] -= rows[0, 2]
+    rows[:, Column.POSITION] -= rows[0, Column.POSITION]
+    rows[:, Column.BASE_OFFSET : Column.LEADER_EPOCH] -= rows[0, Column.BASE_OFFSET]
     return BatchTable(rows)

@@ -1,7 +1,7 @@
 """Taking a root that another process may have for a moment.
 
-Other writers let go of a root after each of their commits: so one that is held is asked for again, for a
-while. A broker does not, and neither does the application that started us if it has the root open itself.
+Other writers release a root after each of their commits: so one that is held is asked for again, for a while.
+A broker does not, and neither does the application that started us if it has the root open itself.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def open_waiting(
 ) -> Store:
     """Open a store without background work, waiting for its roots; LogLockedError names who has one.
 
-    Roots that were not closed in order are refused unless they are to be recovered.
+    Roots that were not closed cleanly are refused unless they are to be recovered.
     """
     deadline = time.monotonic() + wait_ms / 1000
     while True:
@@ -42,7 +42,7 @@ def open_waiting(
 
 
 def await_free(roots: Sequence[str], *, wait_ms: int, recover: bool = False) -> None:
-    """Return when nobody has the roots; LogLockedError names who has one all the time.
+    """Wait until nobody has the roots; LogLockedError names who has one all the time.
 
     Refuses roots as `open_waiting` would, before any work is done.
     """

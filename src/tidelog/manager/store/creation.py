@@ -1,13 +1,13 @@
-"""Making partitions: all that were asked for, or none.
+"""Creating partitions: all of them or none.
 
 1. Each new partition is placed (`placement`). A new topic is registered: a crash leaves it whole then.
 2. Their logs are made, and the roots synced. More partitions of a topic are registered only now: what is
    registered of a topic cannot be taken back from it.
-3. If a root fails meanwhile, it is used no more, and all of it begins anew with the others, as a broker takes
-   the next log directory. What fails for another reason (too many open files) is raised.
+3. If a root fails in the meantime, it is used no more, and all of it starts again with the others, as a
+   broker takes the next log directory. What fails for another reason (too many open files) is raised.
 
-Whatever is raised, the directories that were made are gone, and nothing of them is registered. A directory
-that was there before is never removed.
+If an error is raised, new directories are removed and nothing is registered. A directory that existed before
+is never removed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tidelog.config import LogConfig
 from tidelog.errors import LogOfflineError, TidelogError
 from tidelog.layout.roots import Root
 from tidelog.manager.metadata.registry import Registry
-from tidelog.manager.store.opening import Environment
+from tidelog.manager.store.environment import Environment
 from tidelog.manager.store.partition import Partition
 from tidelog.manager.store.placement import place
 from tidelog.manager.store.topics import Topic
@@ -45,7 +45,7 @@ class _RootFailedError(Exception):
 
 @dataclass(slots=True)
 class _Begun:
-    """What there is of an attempt."""
+    """The state of an attempt."""
 
     topics: list[dict[int, Partition]] = field(default_factory=list)
     """The new partitions of each topic."""
@@ -55,7 +55,7 @@ class _Begun:
 
 
 class Creation:
-    """Makes partitions in a store's roots."""
+    """Creates partitions in a store's roots."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Creation:
     def add(
         self, wanted: Sequence[tuple[Topic, Sequence[int]]], config: LogConfig, *, is_new: bool
     ) -> list[dict[int, Partition]]:
-        """Make partitions of these numbers for each topic; LogOfflineError where no root is left to take
+        """Make partitions of these numbers for each topic; LogOfflineError if no root is left to take
         them. Topics that are new are registered in one step.
         """
         failure: OSError | None = None
@@ -124,8 +124,13 @@ class Creation:
         return begun.topics
 
     def _make_logs(self, begun: _Begun, config: LogConfig) -> None:
-        """Many of them several at a time, for each waits for the disk."""
+        """Several at a time, because each one waits for the disk."""
         fs = self._env.fs
+        for root in {root for _, root in begun.placed}:
+            try:  # what is said of older logs of these names is not true of the new ones
+                root.forget({one.topic_partition for one, place in begun.placed if place is root})
+            except OSError as error:
+                raise _blamed(root, error) from error
 
         def make(partition: Partition, root: Root) -> None:
             path = root.file(str(partition.topic_partition))
@@ -150,7 +155,7 @@ class Creation:
                 raise _blamed(root, error) from error
 
     def _take_back(self, topics: Sequence[Topic], begun: _Begun, is_new: bool, why: BaseException) -> None:
-        """Let go of the files first: there may be none left to open."""
+        """Release the files first: there may be none left to open."""
         for partition, _ in begun.placed:
             partition.go_offline(why)
         try:

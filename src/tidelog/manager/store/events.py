@@ -1,6 +1,6 @@
-"""What happens while a store is opened and run, told as it happens to whoever asked (`open(on_event=...)`).
+"""Events of a store, reported while it is opened and run (`open(on_event=...)`).
 
-Events come from several threads, one at a time and in order. None of the store's locks is held meanwhile: a
+Events come from several threads, one at a time and in order. No lock of the store is held during a call: a
 listener may call any method of the store.
 """
 
@@ -12,9 +12,12 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from tidelog.cleanup.cleaner import CleanReport
 from tidelog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from tidelog.cleanup.cleaner import CleanReport
 
 __all__ = [
     "Event",
@@ -62,7 +65,7 @@ class LoadProgress:
 
     @property
     def left_ms(self) -> int:
-        """How much longer it takes if it goes on like this."""
+        """The estimated time left."""
         if self.bytes_done:
             return self.elapsed_ms * (self.size_bytes - self.bytes_done) // self.bytes_done
         return self.elapsed_ms * (self.logs - self.logs_done) // max(self.logs_done, 1)
@@ -120,7 +123,7 @@ class LogCleaned:
 
 @dataclass(frozen=True, slots=True)
 class LogUncleanable:
-    """A log could not be compacted; it is left alone until the store is opened anew, and used as before."""
+    """A log could not be compacted. It stays in use, and is not compacted until the store is opened again."""
 
     partition: TopicPartition
     path: str
@@ -140,11 +143,11 @@ Event = (
 
 
 class Teller:
-    """Tells events to whoever listens: in order, one at a time, and with no lock of the store's held.
+    """Calls the listener: in order, one event at a time, and without holding a lock of the store.
 
-    Whoever holds a lock says so with `deferring`; what happens meanwhile is told when it ends. A thread that
-    has something to tell while another is telling leaves it to that one. So a listener may use the store as
-    it likes. A listener that fails must not stop us.
+    Code that holds a lock uses `deferring`; events are delivered when it ends. A thread with an event while
+    another thread is delivering leaves it to that thread. So a listener may use the store freely. An
+    exception of a listener is logged and ignored.
     """
 
     def __init__(self, listener: Callable[[Event], None] | None = None) -> None:
@@ -157,7 +160,7 @@ class Teller:
         self._thread = threading.local()
 
     def __call__(self, event: Event) -> None:
-        """Tell an event, now or when nothing is in the way any more."""
+        """Deliver an event now, or as soon as no lock is held."""
         if isinstance(event, LoadFinished):
             self.loads[event.root] = event
         if self._listener is not None:

@@ -1,8 +1,8 @@
-"""Loading the logs of a root, several at a time, with word of how far it has come.
+"""Loading the logs of a root, several at a time, with progress reports.
 
-How much there is to do is known before: after an orderly stop, a number of logs; after a crash, the segments
-from each log's recovery point on, and their bytes. Word is given after each segment and each log; segments
-that went with a cut count as done when their log is. A log that cannot be loaded does not stop the others.
+The amount of work is known before: after a clean shutdown, the number of logs; after a crash, the segments
+from each log's recovery point on, and their bytes. Progress is reported after each segment and each log;
+segments that are cut count as done when their log is. A log that cannot be loaded does not stop the others.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from tidelog.errors import TidelogError
+from tidelog.layout.partitions import list_partition
 from tidelog.log import Log
 from tidelog.manager.store.events import Event, LoadFinished, LoadProgress, LoadStarted, Teller
 from tidelog.storage import FileSystem
-from tidelog.storage.names import FileKind, Transient, parse_segment_file
 from tidelog.types import TopicPartition
 
 __all__ = ["LoadJob", "Loaded", "load_logs", "to_recover"]
@@ -36,7 +36,7 @@ class LoadJob:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What became of a job: one of `log` and `error`."""
+    """The result of a job: `log` or `error`."""
 
     job: LoadJob
     log: Log | None = None
@@ -45,13 +45,9 @@ class Loaded:
 
 def to_recover(fs: FileSystem, path: str, recovery_point: int) -> tuple[int, int]:
     """How many segments of a log a recovery looks at, and how many bytes they have."""
-    bases = {}
-    for entry in fs.list(path):
-        file = parse_segment_file(entry.name)
-        if file is not None and file.kind is FileKind.LOG and file.transient is Transient.NONE:
-            bases[file.offset] = entry.name
-    first = max((base for base in bases if base <= recovery_point), default=0)
-    sizes = [fs.stat(f"{path}/{name}").size for base, name in bases.items() if base >= first]
+    logs = list_partition(fs, path).segments
+    first = max((one.base_offset for one in logs if one.base_offset <= recovery_point), default=0)
+    sizes = [fs.stat(f"{path}/{one.log_name}").size for one in logs if one.base_offset >= first]
     return len(sizes), sum(sizes)
 
 
@@ -121,7 +117,7 @@ class _Progress:
         return _Part(self, job, segments, size_bytes)
 
     def add(self, job: LoadJob, logs: int, segments: int, size_bytes: int) -> None:
-        """So much more is done, and told."""
+        """Add to the progress, and report it."""
         with self._tell.deferring(), self._lock:
             before = self._done
             self._done = before[0] + logs, before[1] + segments, before[2] + size_bytes
@@ -142,7 +138,7 @@ class _Progress:
 
 
 class _Part:
-    """How far one log is; never further than was foreseen: what is rebuilt besides is not counted."""
+    """The progress of one log; never more than was planned: other rebuilds are not counted."""
 
     def __init__(self, progress: _Progress, job: LoadJob, segments: int, size_bytes: int) -> None:
         self._progress = progress

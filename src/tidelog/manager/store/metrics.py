@@ -58,7 +58,7 @@ class StoreMetrics:
 
     @property
     def unflushed_records(self) -> int:
-        """How many offsets a power cut now could cost."""
+        """How many offsets a power cut could lose now."""
         return sum(one.log_end_offset - one.recovery_point for one in self.partitions.values())
 
 

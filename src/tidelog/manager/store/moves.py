@@ -1,15 +1,15 @@
-"""Moving a partition's log to another root while it is used.
+"""Moving a partition's log to another root while it is in use.
 
 1. A log `<topic>-<partition>.<id>-future` is begun in the other root, where the source's log starts.
 2. Batches are copied as they are, until the copy has nearly caught up, and flushed.
-3. Appends wait from here on. What was truncated meanwhile is cut off the copy too; the rest is copied and
-   flushed; the copy takes the live name.
+3. Appends wait from here on. What was truncated in the meantime is cut off the copy too; the rest is copied
+   and flushed; the copy takes the live name.
 4. The metadata says that the partition is in the other root: the move counts.
-5. Appends go on, to the new log. The old one is renamed `-delete` and goes after a while.
+5. Appends continue, to the new log. The old one is renamed `-delete` and goes after a while.
 
 A crash before 4 leaves the old log in place, after it the new one; the other is set aside as `-stray` at the
 next opening (`survey`), or is a `-future` or `-delete` by name. A move that fails is undone. One that a crash
-has cut short goes on when it is asked for again: what the copy has is compared with the source, which may
+has cut short continues when it is asked for again: what the copy has is compared with the source, which may
 have lost its end in the same crash, and only what is missing is copied.
 """
 
@@ -24,7 +24,7 @@ import numpy as np
 from tidelog.errors import InvalidInputError, LogOfflineError, TidelogError
 from tidelog.layout.roots import Checkpoint, Root
 from tidelog.log import FetchData, Log
-from tidelog.manager.store.opening import Environment
+from tidelog.manager.store.environment import Environment
 from tidelog.manager.store.partition import Partition
 from tidelog.storage import FileSystem
 from tidelog.storage.names import DirectoryState, format_partition_directory, parse_partition_directory
@@ -47,7 +47,8 @@ def move_log(
     lock: AbstractContextManager[object],
     register: Callable[[], None],
 ) -> Log | None:
-    """Move a partition; its old log, which is for the caller to delete. None if it is there already.
+    """Move a partition. Returns its old log, which the caller deletes; None if the partition is in that root
+    already.
 
     `lock` is held while topics change: the switch is such a change. It is taken before the partition's gate,
     as everybody takes them.
@@ -56,7 +57,8 @@ def move_log(
         return None
     twin = target.file(str(partition.topic_partition))
     if env.fs.exists(twin):
-        raise InvalidInputError(f"{twin} is there already: set it aside with `tidelog tidy {target.path}`")
+        raise InvalidInputError(f"{twin} exists already: set it aside with `tidelog tidy {target.path}`")
+    target.forget([partition.topic_partition])
     source = partition.log
     truncations = source.truncations
     future = _resumed(partition, source, target, env) or _begun(partition, source, target, env)
@@ -81,7 +83,7 @@ def move_log(
 
 
 def unfinished_moves(fs: FileSystem, root: str) -> Iterator[tuple[TopicPartition, str]]:
-    """The copies under way that a root has: the partition, and the directory. Links are none of ours."""
+    """The unfinished copies in a root: partition and directory. Links are ignored."""
     for entry in sorted(fs.list(root)):
         if entry.is_link or not (entry.is_directory and entry.name.endswith(DirectoryState.FUTURE.value)):
             continue
@@ -119,7 +121,7 @@ def _resumed(partition: Partition, source: Log, target: Root, env: Environment) 
 
 
 def _cut_to_common(source: Log, future: Log) -> None:
-    """Truncate a copy where it is no longer one."""
+    """Truncate a copy where it differs from the source."""
     if future.log_start_offset > source.log_start_offset:  # its first segments are missing
         _begin(source, future)
         return
@@ -137,7 +139,7 @@ def _cut_to_common(source: Log, future: Log) -> None:
 
 
 def _common_end(source: FetchData, copy: FetchData) -> int | None:
-    """The next offset after the batches that both begin with; None where the first ones differ."""
+    """The next offset after the batches that both begin with; None if the first ones differ."""
     size = min(len(source.data), len(copy.data))
     mine, other = (np.frombuffer(one.data, np.uint8, size) for one in (source, copy))
     same = size if np.array_equal(mine, other) else int((mine != other).argmax())
@@ -163,9 +165,9 @@ def _copy(source: Log, future: Log) -> int:
 
 
 def _ended(source: Log, future: Log, env: Environment) -> Log:
-    """The copy, ending where the source does, which may be behind its last record.
+    """The copy, ending where the source does, which may be after its last record.
 
-    A log ends behind its last record only by beginning a segment there, and is opened so.
+    A log ends after its last record only by beginning a segment there, and is opened so.
     """
     end = source.log_end_offset
     if future.log_end_offset == end:

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, overload
 
 from tidelog.errors import InvalidInputError
-from tidelog.manager.background.scheduler import TaskQueue
+from tidelog.manager.background.scheduler import TaskQueue, monotonic_ms
 from tidelog.manager.brokerconfig import BrokerConfig
+from tidelog.manager.store.environment import Environment
 from tidelog.manager.store.events import Event, Teller
-from tidelog.manager.store.opening import Environment, Wishes, open_roots
+from tidelog.manager.store.opening import Wishes, open_roots
 from tidelog.manager.store.readonly import ReadOnlyStore, open_readonly
 from tidelog.manager.store.store import Store
 from tidelog.storage import LOCAL, FileSystem
@@ -25,10 +26,6 @@ __all__ = ["open_store"]
 
 def _clock_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-def _monotonic_ms() -> int:
-    return time.monotonic_ns() // 1_000_000
 
 
 @overload
@@ -75,22 +72,22 @@ def open_store(
     fs: FileSystem = LOCAL,
     now_ms: Callable[[], int] | None = None,
 ) -> Store | ReadOnlyStore:
-    """Open one or more root directories as a broker's log directories; close the answer, or use `with`.
+    """Open one or more root directories, as a broker opens its `log.dirs`. Close the store, or use `with`.
 
-    With `mode="r"` they are opened to be read: no lock, no write, whoever is using them (`store.readonly`);
-    of the other arguments only `config` counts then.
+    With `mode="r"` they are opened for reading only: no lock, no write, even if a broker uses them
+    (`store.readonly`). Then only `config` is used of the other arguments.
 
-    `config` is a broker's configuration or the path of its `server.properties`, whose `log.dirs` count where
-    no roots are given. Missing roots are made unless `create` is off. `on_event` hears of progress and
-    trouble (`manager.events`). `fs` and `now_ms` are for tests.
+    `config` is a broker's configuration or the path of its `server.properties`; its `log.dirs` are used if no
+    roots are given. Missing roots are created unless `create` is false. `on_event` is called with progress
+    and failures (`manager.store.events`). `fs` and `now_ms` are for tests.
 
-    `background` says what happens by itself. By default a thread flushes by `flush.ms`, writes checkpoints
-    and finishes what calls have asked for, such as the files of deleted topics; nothing else is deleted.
-    With True it also applies retention and compaction, as a broker does, and removes `-delete` directories
-    that it finds. With False there is no thread: `run_due_tasks` runs all that is due, retention and
-    compaction included.
+    `background` controls background work. By default a thread flushes logs by `flush.ms`, writes checkpoints
+    and finishes what calls have started, such as removing the files of deleted topics; nothing else is
+    deleted. With True it also applies retention and compaction, as a broker does, and removes `-delete`
+    directories that it finds. With False there is no thread: `run_due_tasks` runs everything that is due,
+    including retention and compaction.
 
-    Opening changes nothing that was not asked for:
+    Opening changes only what you ask for:
 
     `recover`   A root that was not closed in order is refused (UncleanShutdownError), because recovery may
                 cut off damaged ends. With `recover` it is recovered, and what is cut is kept beside the log
@@ -101,7 +98,7 @@ def open_store(
     `force`     Partitions that other brokers hold too refuse appends, unless forced.
     `topics`    Only these are opened; the others are not touched.
 
-    Raises LogLockedError, naming the process, where another one has a root.
+    Raises LogLockedError, which names the process, if another process has a root open.
     """
     if isinstance(config, BrokerConfig):
         broker = config
@@ -113,7 +110,7 @@ def open_store(
     if mode == "r":
         return open_readonly(listed or broker.log_dirs)
     paths = [str(Path(path).absolute()) for path in listed or broker.log_dirs]
-    queue = TaskQueue(now_ms or (_clock_ms if background is False else _monotonic_ms))
+    queue = TaskQueue(now_ms or (_clock_ms if background is False else monotonic_ms))
     tell = Teller(on_event)
     env = Environment(fs, broker, now_ms or _clock_ms, queue, tell)
     wishes = Wishes(

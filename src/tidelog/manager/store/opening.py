@@ -1,7 +1,7 @@
 """Opening a store: from root directories to topics whose logs are loaded.
 
 1. Every root is locked and looked at; all must belong to one node of one cluster. A root that cannot be
-   opened is offline, unless it is the first. A root that was not closed in order is refused unless recovery
+   opened is offline, unless it is the first. A root that was not closed cleanly is refused unless recovery
    was asked for. Up to here nothing has changed.
 2. The metadata says which topics there are. Where there is no metadata at all, and the roots are nobody's,
    what is found is adopted.
@@ -21,10 +21,12 @@ import logging
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from tidelog.config import LogConfig
 from tidelog.errors import InvalidIndexError, InvalidInputError, LogError, TidelogError, TopicExistsError
+from tidelog.layout.config import known_config
 from tidelog.layout.roots import (
     Checkpoint,
     Root,
@@ -34,21 +36,21 @@ from tidelog.layout.roots import (
     hold_root,
     unclean,
 )
-from tidelog.log import Log, Scheduler
-from tidelog.manager.brokerconfig import BrokerConfig
+from tidelog.log import Log
 from tidelog.manager.metadata.files import home_of_metadata
 from tidelog.manager.metadata.registry import Registry
 from tidelog.manager.publishing.applying import check_pending, finish_pending
+from tidelog.manager.store.checkpointed import Checkpointed
+from tidelog.manager.store.environment import Environment
 from tidelog.manager.store.events import LogFailed, RootWentOffline, Teller
 from tidelog.manager.store.loading import Loaded, LoadJob, load_logs
-from tidelog.manager.store.partition import Partition
+from tidelog.manager.store.partition import Partition, close_all
 from tidelog.manager.store.placement import place
 from tidelog.manager.store.survey import Fate, Found, Judged, find_directories, judge, metadata_elsewhere
 from tidelog.manager.store.tidying import set_aside
-from tidelog.manager.store.topics import Topic, known_config
+from tidelog.manager.store.topics import Topic
 from tidelog.manager.upkeep.kept_aside import KeepingFileSystem
 from tidelog.manager.upkeep.recovery import recover_logs
-from tidelog.storage import FileSystem
 from tidelog.storage.metadata import random_id
 from tidelog.storage.names import (
     DirectoryState,
@@ -56,59 +58,21 @@ from tidelog.storage.names import (
 from tidelog.storage.write_journal import JOURNAL_FILE, read_journal
 from tidelog.types import TopicPartition
 
-__all__ = ["Environment", "Opened", "Wishes", "open_roots"]
+__all__ = ["Opened", "Wishes", "open_roots"]
 
 _logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Environment:
-    """What a store works with."""
-
-    fs: FileSystem
-    config: BrokerConfig
-    now_ms: Callable[[], int]
-    scheduler: Scheduler
-    tell: Teller
-
-    def open_log(
-        self,
-        path: str,
-        config: LogConfig,
-        *,
-        topic_id: uuid.UUID | None = None,
-        clean: bool = False,
-        log_start_offset: int = 0,
-        recovery_point: int = 0,
-        recovered: Callable[[int], None] = lambda size: None,
-    ) -> Log:
-        """A log as this store runs it."""
-        return Log.open(
-            path,
-            config,
-            clean=clean,
-            log_start_offset=log_start_offset,
-            recovery_point=recovery_point,
-            topic_id=topic_id,
-            fs=self.fs,
-            now_ms=self.now_ms,
-            scheduler=self.scheduler,
-            producer_id_expiration_ms=self.config.producer_id_expiration_ms,
-            max_transaction_timeout_ms=self.config.transaction_max_timeout_ms,
-            recovered=recovered,
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class Wishes:
-    """What opening may do, and to what."""
+    """What opening may change, and which topics it opens."""
 
     create: bool = True
     """Whether roots that are missing are made."""
     adopt: bool | None = None
     """Whether unregistered partitions are taken in, and those that cannot be set aside as `-stray`."""
     recover: bool = False
-    """Whether roots that were not closed in order are recovered."""
+    """Whether roots that were not closed cleanly are recovered."""
     discard: bool = False
     """Whether what recovery cuts off is not kept."""
     force: bool = False
@@ -131,11 +95,12 @@ class Opened:
     """Directories that belong to no topic, and are left as they are."""
     offline_roots: dict[str, BaseException] = field(default_factory=dict)
     wishes: Wishes = field(default_factory=Wishes)
+    checkpointed: Checkpointed = field(default_factory=Checkpointed)
     elsewhere: str | None = None
     """Why topics cannot be made here: the metadata is on another disk."""
 
     def why_missing(self, name: str) -> str:
-        """What to say of a topic that is not there."""
+        """The message about a topic that does not exist."""
         if name in self.registry.image.topics and name not in self.topics:
             return f"topic {name!r} was not opened: this store is for {sorted(self.topics)} alone"
         unknown = [one for _, one in self.unknown if one.topic == name]
@@ -158,13 +123,17 @@ class Opened:
 def open_roots(paths: Sequence[str], env: Environment, wishes: Wishes) -> Opened:
     """Open a store's roots and load what is in them."""
     if not paths:
-        raise InvalidInputError("a store needs a root directory at least")
+        raise InvalidInputError("a store needs at least one root directory")
     for path in paths:
         check_no_partition(env.fs, path)
     roots, offline = _hold_roots(paths, env, wishes.create)
+    opening = None
     try:
-        return _Opening(roots, offline, env, wishes).run()
+        opening = _Opening(roots, offline, env, wishes)
+        return opening.run()
     except BaseException:
+        if opening is not None:
+            opening.leave_in_order()
         for root in roots:
             root.release()
         raise
@@ -213,6 +182,7 @@ class _Opening:
         )
         self._was_new = registry.is_new
         self._recovered: set[Root] = set()
+        self._adopted: set[TopicPartition] = set()
         self._failed: dict[str, str] = {}
         """Logs that could not be recovered, and why."""
 
@@ -238,7 +208,7 @@ class _Opening:
         jobs = self._settle(judged)
         self._load(jobs)
         self._make_missing()
-        self._note_untouched()
+        self._note_unknown()
         self._finish_writes()
         if may_adopt or wishes.recover or self._was_new:
             self._register()
@@ -268,8 +238,19 @@ class _Opening:
                 root.release()
                 self._env.tell(RootWentOffline(root.path, str(error)))
 
+    def leave_in_order(self) -> None:
+        """Close what was opened, because opening has failed: roots that were in order are so again.
+
+        One whose logs cannot be closed, or whose disk fails, has to be recovered.
+        """
+        partitions = [one for topic in self._opened.topics.values() for one in topic]
+        for root in close_all(partitions, self._opened.roots, 1):
+            if root.facts.clean:
+                with suppress(OSError):
+                    root.write_clean_shutdown()
+
     def _recover(self) -> None:
-        """Recover the roots that were not closed in order: all that is in them, whoever knows it."""
+        """Recover the roots that were not closed cleanly: all that is in them, whoever knows it."""
         for root in self._opened.roots:
             if root.in_order:
                 continue
@@ -325,6 +306,7 @@ class _Opening:
                 topics[partition.topic] = Topic(partition.topic, ids.get(partition.topic) or random_id())
             topic = topics[partition.topic]
             topic.partitions[partition.partition] = Partition(partition, topic.topic_id, 0)
+            self._adopted.add(partition)
         for topic in topics.values():
             config, faults = known_config(topic.config, self._env.config.topic_defaults)
             self._configs[topic.name] = config
@@ -416,7 +398,10 @@ class _Opening:
         for root, loaded in zip(roots, results, strict=True):
             for one in loaded:
                 if one.log is not None:
-                    self._partition(one.job.partition).attach(one.log, root)
+                    partition = self._partition(one.job.partition)
+                    partition.attach(one.log, root)
+                    if partition.topic_partition not in self._adopted:
+                        self._opened.checkpointed.found(root, partition)
                 elif one.error is not None:
                     self._fail(one.job.partition, one.job.path, one.error, root)
 
@@ -446,18 +431,16 @@ class _Opening:
             root = place([0], self._opened.roots, counts)[0]
         path = root.file(str(partition.topic_partition))
         try:
+            root.forget([partition.topic_partition])
             log = self._env.open_log(path, self._configs[topic.name], topic_id=topic.topic_id, clean=True)
             self._fs.sync_directory(root.path)
             partition.attach(log, root)
         except (OSError, TidelogError) as error:
             self._fail(partition.topic_partition, path, error, root)
 
-    def _note_untouched(self) -> None:
-        """Note what nobody here has opened, and whether the metadata that should know it is elsewhere."""
+    def _note_unknown(self) -> None:
+        """Note whether the metadata that should know what is here is elsewhere."""
         opened = self._opened
-        mine = {one.topic_partition for topic in opened.topics.values() for one in topic}
-        for root in opened.roots:
-            root.untouched = frozenset(root.facts.partitions.values()) - mine
         unknown = [
             one.found.name for _, one in opened.unknown if one.found.parsed.state is DirectoryState.LIVE
         ]

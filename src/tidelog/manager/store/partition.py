@@ -1,8 +1,7 @@
 """One partition of a store: the log it has now, wherever that is.
 
-A partition has one replica, so what is appended is replicated: the high watermark follows the log end. Its
-log is replaced when the partition moves to another root; a question that meets the old one is asked again,
-an append waits for the new one.
+A partition has one replica, so the high watermark follows the log end. When the partition moves to another
+root, its log is replaced: a read that meets the old log is repeated, and an append waits for the new one.
 """
 
 from __future__ import annotations
@@ -10,7 +9,8 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar, Unpack
@@ -25,16 +25,18 @@ from tidelog.errors import (
     TidelogError,
 )
 from tidelog.layout.roots import Root
-from tidelog.log import AppendOrigin, FetchData, Log, LogAppendInfo
+from tidelog.log import AppendOrigin, AppendResult, FetchData, Log
 from tidelog.log.append.incoming import AppendOptions, Incoming
+from tidelog.log.producers.sequences import TV_UNKNOWN
 from tidelog.log.read.reader import DEFAULT_READ_BYTES
 from tidelog.log.read.reading import to_arrow
+from tidelog.manager.upkeep.moments import to_timestamp
 from tidelog.records.record import STORED_COLUMNS, StoredRecord, from_arrow
 from tidelog.records.schema import Projection
 from tidelog.storage.forks import watch
-from tidelog.types import FetchIsolation, TimestampOffset, TopicPartition
+from tidelog.types import FetchIsolation, IsolationLevel, TimestampOffset, TopicPartition
 
-__all__ = ["FlushTimes", "Partition", "close_in_order", "refuse_replicated"]
+__all__ = ["FlushTimes", "Partition", "close_all", "close_in_order", "refuse_replicated"]
 
 _T = TypeVar("_T")
 _EVERYTHING = Projection.of(STORED_COLUMNS)
@@ -85,6 +87,7 @@ class Partition:
         self._root: Root | None = None
         self._offline: BaseException | None = None
         self._attached_end = 0
+        self._listeners: tuple[Callable[[Partition], None], ...] = ()
         watch(self)
 
     def __repr__(self) -> str:
@@ -96,7 +99,7 @@ class Partition:
 
     @property
     def log(self) -> Log:
-        """The log it has now. Hold on to the partition rather than to this: it may move."""
+        """The current log. Keep the partition rather than the log: the partition may move."""
         log = self._log
         if log is None or self._offline is not None:
             raise LogOfflineError(f"partition {self.topic_partition} is offline: {self.offline_reason}")
@@ -104,7 +107,7 @@ class Partition:
 
     @property
     def root(self) -> Root | None:
-        """Where the log is; None where that is not known."""
+        """Where the log is; None if that is not known."""
         return self._root
 
     @property
@@ -140,7 +143,7 @@ class Partition:
             self.leader_epoch = max(self.leader_epoch, log.latest_epoch or 0)
 
     def go_offline(self, why: BaseException, root: Root | None = None) -> None:
-        """Use its log no more; the files stay as they are."""
+        """Stop using its log; the files stay as they are."""
         with self.gate:
             self._offline = self._offline or why
             self._root = self._root or root
@@ -149,7 +152,7 @@ class Partition:
                 log.close_handlers()
 
     def detach(self) -> Log:
-        """Take its log away, for good."""
+        """Remove its log for good."""
         with self.gate:
             log = self.log
             self._log = None
@@ -166,28 +169,34 @@ class Partition:
         force: bool = False,
         leader_epoch: int | None = None,
         origin: AppendOrigin = AppendOrigin.CLIENT,
+        transaction_version: int = TV_UNKNOWN,
         **options: Unpack[AppendOptions],
-    ) -> LogAppendInfo:
+    ) -> AppendResult:
         """Append records, Arrow columns or ready batches; see `Log.append_as_leader`.
 
-        A reader of record batches, such as `tidelog.scan` returns, is appended batch by batch; columns that
-        say where a record was are left out. With `sync` the records are on the disk when it returns
-        (`flush.messages=1` makes that so always). A partition that other brokers hold too is refused without
-        `force`: a follower of theirs that this replica became would cut the records off.
+        A reader of record batches, such as `tidelog.scan` returns, is appended batch by batch; its columns
+        topic, partition and offset are ignored. With `sync`, the records are on the disk when the call
+        returns (`flush.messages=1` does this always). A partition that other brokers hold too is refused
+        without `force`: a follower of theirs that this replica became would cut the records off. A
+        coordinator's markers need their `transaction_version`.
         """
         if self.others and not force:
             self.check_single()
-        if isinstance(records, pa.RecordBatchReader):
+        if type(records) is not bytes and isinstance(records, pa.RecordBatchReader):
             return self._append_reader(records, sync, force, leader_epoch, origin, options)
         with self.gate:
-            log = self.log
+            log = self._log
+            if log is None or self._offline is not None:
+                log = self.log  # which says why not
             epoch = self.leader_epoch if leader_epoch is None else leader_epoch
-            info = log.append_as_leader(records, leader_epoch=epoch, origin=origin, **options)
-            self.leader_epoch = max(self.leader_epoch, epoch)
-            log.maybe_increment_high_watermark(log.offsets.log_end)  # with its place: nothing is looked up
+            result = log.append_as_only_replica(records, epoch, origin, transaction_version, options)
+            if epoch > self.leader_epoch:
+                self.leader_epoch = epoch
+        for listener in self._listeners:
+            listener(self)
         if sync:
             self.flush()
-        return info
+        return result
 
     def _append_reader(
         self,
@@ -197,11 +206,11 @@ class Partition:
         leader_epoch: int | None,
         origin: AppendOrigin,
         options: AppendOptions,
-    ) -> LogAppendInfo:
+    ) -> AppendResult:
         """Append what a reader yields, without holding more than a batch of it."""
         wanted = [name for name in reader.schema.names if name not in _PLACE_COLUMNS]
-        first: LogAppendInfo | None = None
-        last: LogAppendInfo | None = None
+        first: AppendResult | None = None
+        last: AppendResult | None = None
         for batch in reader:
             if batch.num_rows:
                 rows = batch.select(wanted)
@@ -214,21 +223,57 @@ class Partition:
         return last._replace(first_offset=first.first_offset)
 
     def check_single(self) -> None:
-        """Refuse a partition that other brokers hold too, unless that is known and wanted."""
+        """Refuse a partition that other brokers hold too, unless `force` is set."""
         if self.others and not self.force:
             raise refuse_replicated(self.topic_partition, self.others)
 
     def flush(self) -> None:
-        """Return when everything is on the disk."""
+        """Wait until everything is on the disk."""
         begin = time.monotonic()
         self._on_log(lambda log: log.flush())
         self.flushes.add((time.monotonic() - begin) * 1000)
 
     def delete_records(self, before_offset: int) -> int:
-        """Move the log start to an offset (up to the high watermark); where it is then."""
+        """Raise the log start to an offset, at most the high watermark. Returns the new log start."""
         with self.gate:
             self.log.maybe_increment_log_start_offset(before_offset)
             return self.log.log_start_offset
+
+    # Waiting
+
+    def listen(self, listener: Callable[[Partition], None]) -> Callable[[], None]:
+        """Have a function called after each append, on the thread that appends; what ends that.
+
+        It must be quick and must not raise. An event loop has itself woken this way.
+        """
+        with self.gate:
+            self._listeners = (*self._listeners, listener)
+
+        def end() -> None:
+            with self.gate:
+                self._listeners = tuple(one for one in self._listeners if one is not listener)
+
+        return end
+
+    def wait(self, offset: int, timeout: float | None = None) -> bool:
+        """Wait until there is a record to read at `offset` or later, or after `timeout` seconds.
+
+        Returns whether there is one. A timeout of None waits forever.
+        """
+        grown = threading.Event()
+        end = self.listen(lambda _: grown.set())
+        try:
+            deadline = None if timeout is None else time.monotonic() + timeout
+            while True:
+                grown.clear()
+                if self.log.high_watermark > offset:
+                    return True
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    return False
+                grown.wait(left)
+        finally:
+            end()
 
     # Reading
 
@@ -239,35 +284,37 @@ class Partition:
 
     @property
     def log_end_offset(self) -> int:
-        """The next offset to be given."""
+        """The offset that the next record gets."""
         return self.log.log_end_offset
 
     def read(
         self,
         start_offset: int,
         max_length: int = DEFAULT_READ_BYTES,
-        isolation: FetchIsolation = FetchIsolation.HIGH_WATERMARK,
+        isolation: IsolationLevel | FetchIsolation = "read_uncommitted",
         min_one_message: bool = True,
     ) -> FetchData:
         """Batches from an offset on, as they are on disk; see `Log.read`."""
-        return self._on_log(lambda log: log.read(start_offset, max_length, isolation, min_one_message))
+        level = FetchIsolation(isolation)
+        return self._on_log(lambda log: log.read(start_offset, max_length, level, min_one_message))
 
     def read_arrow(
         self,
         start_offset: int,
         max_length: int = DEFAULT_READ_BYTES,
-        isolation: FetchIsolation = FetchIsolation.HIGH_WATERMARK,
+        isolation: IsolationLevel | FetchIsolation = "read_uncommitted",
         columns: Iterable[str] | None = None,
         min_one_message: bool = True,
     ) -> pa.RecordBatch:
         """Records from an offset on as Arrow; see `Log.read_arrow`."""
         wanted = None if columns is None else tuple(columns)
+        level = FetchIsolation(isolation)
         return self._on_log(
-            lambda log: log.read_arrow(start_offset, max_length, isolation, wanted, min_one_message)
+            lambda log: log.read_arrow(start_offset, max_length, level, wanted, min_one_message)
         )
 
     def read_record(self, offset: int) -> StoredRecord | None:
-        """The record at exactly this offset; None where there is none."""
+        """The record at exactly this offset; None if there is none."""
         return self._on_log(lambda log: log.read_record(offset))
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
@@ -275,17 +322,14 @@ class Partition:
         return self._on_log(lambda log: log.offset_for_timestamp(timestamp))
 
     def offset_for(self, when: datetime | int) -> int:
-        """The offset of the first record that is not older than a moment; the log end where there is none.
+        """The offset of the first record at or after a time; the log end if there is none.
 
         `when` is a datetime with a time zone, or milliseconds since 1970.
         """
-        if isinstance(when, datetime):
-            if when.tzinfo is None:
-                raise InvalidInputError(f"{when} has no time zone; say which with tzinfo")
-            when = round(when.timestamp() * 1000)
-        if when < 0:
+        timestamp = to_timestamp(when)
+        if timestamp < 0:
             return self.log_start_offset
-        found = self._on_log(lambda log: log.first_offset_at(when))
+        found = self._on_log(lambda log: log.first_offset_at(timestamp))
         return self.log_end_offset if found is None else found.offset
 
     def __iter__(self) -> Iterator[StoredRecord]:
@@ -296,7 +340,7 @@ class Partition:
         self,
         start: int | None = None,
         end: int | None = None,
-        isolation: FetchIsolation = FetchIsolation.HIGH_WATERMARK,
+        isolation: IsolationLevel | FetchIsolation = "read_uncommitted",
     ) -> Iterator[StoredRecord]:
         """The records from offset `start` to before `end`, one by one, without markers of transactions.
 
@@ -317,7 +361,7 @@ class Partition:
             at = int(batches.last_offset[-1]) + 1
 
     def _on_log(self, ask: Callable[[Log], _T]) -> _T:
-        """Ask the log; the next one, if this one was replaced meanwhile."""
+        """Ask the log; the next one, if this one was replaced in the meantime."""
         while True:
             log = self.log
             try:
@@ -329,7 +373,9 @@ class Partition:
 
 
 def close_in_order(partition: Partition) -> bool:
-    """Close a partition's log; whether that went well, so that it can be trusted at the next start."""
+    """Close a partition's log. Returns whether that succeeded, so that the log needs no recovery at the
+    next start.
+    """
     if not partition.is_online:
         return False
     try:
@@ -341,10 +387,19 @@ def close_in_order(partition: Partition) -> bool:
         return False
 
 
+def close_all(partitions: Sequence[Partition], roots: Sequence[Root], threads_per_root: int) -> set[Root]:
+    """Close the logs of all roots side by side; the roots where all went well."""
+    mine = {root: [one for one in partitions if one.root is root] for root in roots}
+    threads = max(1, len(roots) * threads_per_root)
+    with ThreadPoolExecutor(threads, thread_name_prefix="tidelog-close") as pool:
+        in_order = {root: pool.map(close_in_order, those) for root, those in mine.items()}
+        return {root for root, answers in in_order.items() if all(list(answers))}
+
+
 def refuse_replicated(partition: TopicPartition, others: Iterable[int]) -> ReplicatedTopicError:
     """The error that says that other brokers hold a partition too."""
     return ReplicatedTopicError(
         f"brokers {', '.join(map(str, others))} hold {partition} too: records that are appended to this disk "
-        "alone are cut off when its broker follows another. Produce through the cluster, or say force=True "
+        "alone are cut off when its broker follows another. Produce through the cluster, or pass force=True "
         "(--force) if this replica is the one that counts"
     )

@@ -4,7 +4,7 @@
         store["orders"][0].offset_for(yesterday)
 
 What there is is what the directories hold, whoever wrote them and however they were left: in use by a broker,
-killed, one disk of several, damaged. Each question looks at the files anew (`scanning`), so that the answers
+killed, one disk of several, damaged. Each question looks at the files again (`scanning`), so that the answers
 follow a writer. A log that is damaged is read up to the damage; reading on raises.
 """
 
@@ -22,13 +22,15 @@ from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 import pyarrow as pa
 
 from tidelog.errors import InvalidInputError, TidelogError, UnknownTopicOrPartitionError
-from tidelog.layout.roots import Checkpoint, Skipped
+from tidelog.layout.roots import Checkpoint, Skipped, read_checkpoint
 from tidelog.log.read.reader import DEFAULT_READ_BYTES
 from tidelog.log.read.reading import FetchData, to_arrow
-from tidelog.manager.metadata.files import read_cluster_metadata
+from tidelog.manager.metadata.files import look_at_metadata
 from tidelog.manager.metadata.image import MetadataImage
 from tidelog.manager.store.metrics import PartitionMetrics, StoreMetrics
 from tidelog.manager.store.partition import FlushTimes
+from tidelog.manager.store.topic_mapping import TopicMapping
+from tidelog.manager.upkeep.moments import to_timestamp
 from tidelog.records.record import STORED_COLUMNS, StoredRecord, from_arrow
 from tidelog.records.schema import Projection
 from tidelog.scanning.fetching import LogEnds, fetch, log_ends
@@ -36,9 +38,9 @@ from tidelog.scanning.partitions import Partition, list_partitions, look_steadil
 from tidelog.scanning.ranges import OffsetRange, plan_range
 from tidelog.scanning.tasks import NO_END, run_task
 from tidelog.scanning.timestamps import look_up_time
-from tidelog.storage import LOCAL, read_epoch_checkpoint, read_offset_checkpoint
+from tidelog.storage import LOCAL, read_epoch_checkpoint
 from tidelog.storage.names import LEADER_EPOCH_FILE, DirectoryState
-from tidelog.types import FetchIsolation, TimestampOffset, TopicPartition
+from tidelog.types import FetchIsolation, IsolationLevel, TimestampOffset, TopicPartition
 
 if TYPE_CHECKING:
     from _typeshed import StrPath
@@ -71,7 +73,7 @@ class ReadOnlyPartition:
     def __init__(self, partition: Partition, topic_id: uuid.UUID | None) -> None:
         self._partition = partition
         self.topic_id = topic_id
-        """The topic's id, where it is known."""
+        """The topic's id, if it is known."""
 
     def __repr__(self) -> str:
         """With its name and place."""
@@ -125,21 +127,22 @@ class ReadOnlyPartition:
         self,
         start_offset: int,
         max_length: int = DEFAULT_READ_BYTES,
-        isolation: FetchIsolation = FetchIsolation.LOG_END,
+        isolation: IsolationLevel | FetchIsolation = "read_uncommitted",
         min_one_message: bool = True,
     ) -> FetchData:
         """Batches from an offset on, as they are on disk; see `Log.read`. The bytes are a copy."""
         if max_length < 0:
             raise InvalidInputError(f"cannot read {max_length} bytes")
+        level = _seen_by(isolation)
         return self._look(
-            lambda partition: fetch(partition, start_offset, max_length, isolation, min_one_message)
+            lambda partition: fetch(partition, start_offset, max_length, level, min_one_message)
         )
 
     def read_arrow(
         self,
         start_offset: int,
         max_length: int = DEFAULT_READ_BYTES,
-        isolation: FetchIsolation = FetchIsolation.LOG_END,
+        isolation: IsolationLevel | FetchIsolation = "read_uncommitted",
         columns: Iterable[str] | None = None,
         min_one_message: bool = True,
     ) -> pa.RecordBatch:
@@ -148,7 +151,7 @@ class ReadOnlyPartition:
         return to_arrow(fetched, start_offset, self.topic_partition, Projection.of(columns))
 
     def read_record(self, offset: int) -> StoredRecord | None:
-        """The record at exactly this offset; None where there is none."""
+        """The record at exactly this offset; None if there is none."""
         self.read(offset, 0, min_one_message=False)  # for its refusals
         return next(self._records(offset, offset + 1, committed_only=False, with_control=True), None)
 
@@ -157,17 +160,14 @@ class ReadOnlyPartition:
         return self._look(lambda partition: look_up_time(partition, timestamp))
 
     def offset_for(self, when: datetime | int) -> int:
-        """The offset of the first record that is not older than a moment; the log end where there is none.
+        """The offset of the first record at or after a time; the log end if there is none.
 
         `when` is a datetime with a time zone, or milliseconds since 1970.
         """
-        if isinstance(when, datetime):
-            if when.tzinfo is None:
-                raise InvalidInputError(f"{when} has no time zone; say which with tzinfo")
-            when = round(when.timestamp() * 1000)
-        if when < 0:
+        timestamp = to_timestamp(when)
+        if timestamp < 0:
             return self.log_start_offset
-        found = self.offset_for_timestamp(when)
+        found = self.offset_for_timestamp(timestamp)
         return self.log_end_offset if found is None else found.offset
 
     def __iter__(self) -> Iterator[StoredRecord]:
@@ -178,18 +178,19 @@ class ReadOnlyPartition:
         self,
         start: int | None = None,
         end: int | None = None,
-        isolation: FetchIsolation = FetchIsolation.LOG_END,
+        isolation: IsolationLevel | FetchIsolation = "read_uncommitted",
     ) -> Iterator[StoredRecord]:
         """The records from offset `start` to before `end`, one by one, without markers of transactions.
 
         At damage, what comes before it is given out, then CorruptRecordError raised.
         """
         ends = self.offsets
-        limit = ends.limit(isolation)
+        level = _seen_by(isolation)
+        limit = ends.limit(level)
         if limit == ends.log_end and ends.fault is not None:
             limit = NO_END  # reading meets the damage
         first = ends.log_start if start is None else max(start, ends.log_start)
-        committed_only = isolation is FetchIsolation.TXN_COMMITTED
+        committed_only = level is FetchIsolation.TXN_COMMITTED
         return self._records(first, limit if end is None else min(end, limit), committed_only=committed_only)
 
     def _records(
@@ -244,7 +245,7 @@ class ReadOnlyTopic:
         return len(self.partitions)
 
 
-class ReadOnlyStore:
+class ReadOnlyStore(TopicMapping[ReadOnlyTopic, ReadOnlyPartition]):
     """Root directories, to be read; made by `tidelog.open(..., mode="r")`."""
 
     def __init__(self, roots: Sequence[str]) -> None:
@@ -265,7 +266,7 @@ class ReadOnlyStore:
         return f"ReadOnlyStore({', '.join(self.roots)})"
 
     def close(self) -> None:
-        """Nothing is held; again is harmless."""
+        """Nothing is held; calling it again is harmless."""
 
     # What there is
 
@@ -285,13 +286,13 @@ class ReadOnlyStore:
 
     @property
     def skipped(self) -> list[Skipped]:
-        """Partition directories that are passed over, and why."""
+        """Partition directories that are skipped, and why."""
         return self._found()[1]
 
     @property
     def topics(self) -> Mapping[str, ReadOnlyTopic]:
         """The topics by name, as the directories have them; not the metadata log."""
-        images = [image for root in self.roots if (image := _image(root)) is not None]
+        images = [look_at_metadata(LOCAL, root).image for root in self.roots]
         by_topic: dict[str, dict[int, ReadOnlyPartition]] = {}
         for name, partition in sorted(self._found()[0].items()):
             if not partition.is_metadata_log:
@@ -299,33 +300,15 @@ class ReadOnlyStore:
                 by_topic.setdefault(name.topic, {})[name.partition] = one
         return {name: _topic(name, partitions, images) for name, partitions in by_topic.items()}
 
-    def topic(self, name: str) -> ReadOnlyTopic:
-        """The topic called `name`."""
-        try:
-            return self.topics[name]
-        except KeyError:
-            raise UnknownTopicOrPartitionError(f"there is no topic {name!r}") from None
-
-    def partition(self, topic: str, number: int = 0) -> ReadOnlyPartition:
-        """A partition of a topic."""
-        return self.topic(topic)[number]
-
-    def __getitem__(self, name: str) -> ReadOnlyTopic:
-        """A topic by its name."""
-        return self.topic(name)
-
-    def __contains__(self, name: str) -> bool:
-        """Whether there is such a topic."""
-        return name in self.topics
-
-    def __iter__(self) -> Iterator[ReadOnlyPartition]:
-        """All partitions."""
-        return iter([partition for topic in self.topics.values() for partition in topic])
+    @property
+    def partitions(self) -> list[ReadOnlyPartition]:
+        """All partitions of all topics."""
+        return [partition for topic in self.topics.values() for partition in topic]
 
     def metrics(self) -> StoreMetrics:
         """Offsets, sizes and segments of everything, now; what cannot be read is told with the reason."""
         measured, offline = {}, {}
-        for partition in self:
+        for partition in self.partitions:
             try:
                 measured[partition.topic_partition] = _measure(partition)
             except (OSError, TidelogError) as error:
@@ -341,12 +324,9 @@ class ReadOnlyStore:
     truncate_partition = resume_moves = flush = checkpoint = apply_retention = clean = run_due_tasks = _refuse
 
 
-def _image(root: str) -> MetadataImage | None:
-    """What the metadata in a root says, as far as it can be read."""
-    try:
-        return read_cluster_metadata(LOCAL, root).image
-    except (OSError, TidelogError):
-        return None
+def _seen_by(isolation: IsolationLevel | FetchIsolation) -> FetchIsolation:
+    """How far a reader sees. Who only reads does not know what is replicated: uncommitted is all there is."""
+    return FetchIsolation.LOG_END if isolation == "read_uncommitted" else FetchIsolation(isolation)
 
 
 def _topic(
@@ -359,9 +339,7 @@ def _topic(
 
 def _measure(partition: ReadOnlyPartition) -> PartitionMetrics:
     name, ends = partition.topic_partition, partition.offsets
-    points: Mapping[TopicPartition, int] = {}
-    with contextlib.suppress(OSError, TidelogError):
-        points = read_offset_checkpoint(LOCAL, f"{partition.root}/{Checkpoint.RECOVERY_POINTS.value}")
+    points = read_checkpoint(LOCAL, partition.root, Checkpoint.RECOVERY_POINTS)
     (found,) = (one for one in list_partitions(partition.path) if one.topic_partition == name)
     epochs = []
     with contextlib.suppress(OSError, TidelogError):

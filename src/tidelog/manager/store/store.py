@@ -14,15 +14,12 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from tidelog.cleanup import RetentionPlan
-from tidelog.cleanup.cleaner import CleanReport
 from tidelog.config import LogConfig
 from tidelog.errors import (
     FlushError,
@@ -32,22 +29,24 @@ from tidelog.errors import (
     LogOfflineError,
     TidelogError,
     TopicExistsError,
-    UnknownTopicOrPartitionError,
 )
+from tidelog.layout.config import known_config, texts
 from tidelog.layout.roots import Checkpoint, Root, Skipped
 from tidelog.log import Log
 from tidelog.manager.background.cleaner_states import CleanerStates
 from tidelog.manager.background.cleaning import Cleaning
 from tidelog.manager.background.maintenance import Maintenance
-from tidelog.manager.background.scheduler import BackgroundThread, TaskQueue
+from tidelog.manager.background.scheduler import BackgroundThread, TaskQueue, monotonic_ms
 from tidelog.manager.brokerconfig import BrokerConfig
 from tidelog.manager.store.creation import Creation
+from tidelog.manager.store.environment import Environment
 from tidelog.manager.store.metrics import StoreMetrics, measure
 from tidelog.manager.store.moves import move_log, unfinished_moves
-from tidelog.manager.store.opening import Environment, Opened
-from tidelog.manager.store.partition import Partition, close_in_order
+from tidelog.manager.store.opening import Opened
+from tidelog.manager.store.partition import Partition, close_all
 from tidelog.manager.store.tidying import set_aside
-from tidelog.manager.store.topics import Topic, known_config, texts
+from tidelog.manager.store.topic_mapping import TopicMapping
+from tidelog.manager.store.topics import Topic
 from tidelog.storage.forks import is_orphan, watch
 from tidelog.storage.metadata import random_id
 from tidelog.storage.names import (
@@ -62,6 +61,8 @@ from tidelog.types import TopicPartition
 if TYPE_CHECKING:
     from _typeshed import StrPath
 
+    from tidelog.cleanup.cleaner import CleanReport
+
 __all__ = ["Store"]
 
 _logger = logging.getLogger(__name__)
@@ -69,11 +70,7 @@ _logger = logging.getLogger(__name__)
 _NEVER_MS = 1 << 53
 
 
-def _monotonic_ms() -> int:
-    return time.monotonic_ns() // 1_000_000
-
-
-class Store:
+class Store(TopicMapping[Topic, Partition]):
     """Open roots; made by `open_store` (`opener`)."""
 
     def __init__(
@@ -86,11 +83,11 @@ class Store:
         self._lock = threading.RLock()  # held by whoever changes topics
         self._closed = False
         states = CleanerStates()
-        parts = (opened.roots, self._partitions, env.config, env.now_ms, env.tell, states)
-        self._maintenance = maintenance = Maintenance(*parts)
+        parts = (lambda: self.partitions, env.config, env.now_ms, env.tell, states)
+        self._maintenance = maintenance = Maintenance(opened.roots, *parts, opened.checkpointed)
         self._cleaning = Cleaning(*parts, maintenance.retain, maintenance.take_offline)
         self._creation = Creation(
-            env, opened.registry, self._online_roots, self._partitions, maintenance.take_offline
+            env, opened.registry, self._online_roots, lambda: self.partitions, maintenance.take_offline
         )
         self._states = states
         self._lower_recovery_points()
@@ -108,7 +105,7 @@ class Store:
         A log can end below its checkpoint: a truncation inside of a batch takes the batch whole, and recovery
         cuts. What is appended there next is not on the disk yet, and the old checkpoint would vouch for it.
         """
-        for partition in self._partitions():
+        for partition in self.partitions:
             root = partition.root
             if root is None or not partition.is_online:
                 continue
@@ -140,7 +137,7 @@ class Store:
         config = self._env.config
         if not config.log_cleaner_enable:
             return []
-        queue = TaskQueue(_monotonic_ms) if background else self._queue
+        queue = TaskQueue(monotonic_ms) if background else self._queue
         delay_ms = 0 if background else config.log_initial_task_delay_ms
         period_ms = config.log_cleaner_backoff_ms
         queue.schedule("clean", self._cleaning.clean_due, period_ms=period_ms, delay_ms=delay_ms)
@@ -183,13 +180,13 @@ class Store:
         """Partitions that cannot be used, and why."""
         return {
             partition.topic_partition: reason
-            for partition in self._partitions()
+            for partition in self.partitions
             if (reason := partition.offline_reason) is not None
         }
 
     @property
     def skipped(self) -> list[Skipped]:
-        """What was passed over when the store was opened, and why."""
+        """Directories that were skipped when the store was opened, and why."""
         return list(self._opened.skipped)
 
     @property
@@ -197,46 +194,27 @@ class Store:
         """The topics by name."""
         return dict(self._topics)
 
-    def topic(self, name: str) -> Topic:
-        """The topic called `name`."""
-        try:
-            return self._topics[name]
-        except KeyError:
-            raise UnknownTopicOrPartitionError(self._opened.why_missing(name)) from None
+    def _why_missing(self, name: str) -> str:
+        return self._opened.why_missing(name)
 
-    def partition(self, topic: str, number: int = 0) -> Partition:
-        """A partition of a topic."""
-        return self.topic(topic)[number]
-
-    def __getitem__(self, name: str) -> Topic:
-        """A topic by its name."""
-        return self.topic(name)
-
-    def __contains__(self, name: str) -> bool:
-        """Whether there is such a topic."""
-        return name in self._topics
-
-    def __iter__(self) -> Iterator[Partition]:
-        """All partitions."""
-        return iter(self._partitions())
-
-    def _partitions(self) -> list[Partition]:
-        """All partitions. Takes no lock: whoever writes a checkpoint or listens to events may ask."""
+    @property
+    def partitions(self) -> list[Partition]:
+        """All partitions of all topics. Takes no lock: listeners and checkpoints may ask."""
         return [partition for topic in list(self._topics.values()) for partition in topic]
 
     def metrics(self) -> StoreMetrics:
-        """Offsets, sizes, segments and flush times of everything, now; and how it was loaded."""
+        """Offsets, sizes, segments and flush times of all partitions, and how they were loaded."""
         loads = self._env.tell.loads
-        return measure(self._partitions(), self.offline_roots, self._cleaning.metrics, loads)
+        return measure(self.partitions, self.offline_roots, self._cleaning.metrics, loads)
 
     # Topics
 
     def create_topic(
         self, name: str, partitions: int | None = None, config: Mapping[str, object] | None = None
     ) -> Topic:
-        """Make a topic with so many partitions (default: `num.partitions`) and a configuration of its own.
+        """Create a topic with this many partitions (default: `num.partitions`) and its own configuration.
 
-        A bad name, an unknown key or a bad value is refused; nothing is made then.
+        A bad name, an unknown key or a bad value is refused, and nothing is created.
         """
         (made,) = self.create_topics({name: partitions}, config)
         return made
@@ -264,11 +242,11 @@ class Store:
         validate_topic(name)
         count = self._env.config.num_partitions if partitions is None else partitions
         if count < 1:
-            raise InvalidInputError(f"a topic has a partition at least, not {count}")
+            raise InvalidInputError(f"a topic needs at least one partition, not {count}")
         return count
 
     def create_partitions(self, name: str, total: int) -> Topic:
-        """Give a topic more partitions, `total` in all."""
+        """Add partitions to a topic, up to `total`."""
         with self._env.tell.deferring(), self._lock:
             self._check_open()
             topic = self.topic(name)
@@ -290,7 +268,7 @@ class Store:
             self._topics[topic.name] = topic
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic: it is gone at once, its files after `file.delete.delay.ms`."""
+        """Delete a topic. It is gone at once; its files are removed after `file.delete.delay.ms`."""
         with self._env.tell.deferring(), self._lock:
             self._check_open()
             topic = self.topic(name)
@@ -316,8 +294,17 @@ class Store:
         log.rename(format_partition_directory(log.topic_partition, DirectoryState.DELETE))
         self._queue.schedule_once("delete-log", log.delete, log.config.file_delete_delay_ms)
 
+    def reserve_producer_ids(self, count: int = 1000) -> int:
+        """Reserve `count` producer ids, durably. Returns the first."""
+        with self._lock:
+            self._check_open()
+            registry = self._opened.registry
+            first = registry.image.next_producer_id
+            registry.register(largest_producer_id=first + count - 1)
+            return first
+
     def alter_config(self, name: str, changes: Mapping[str, object | None]) -> Topic:
-        """Set keys of a topic's configuration; None goes back to the default."""
+        """Set keys of a topic's configuration; None resets a key to its default."""
         with self._env.tell.deferring(), self._lock:
             self._check_open()
             topic = self.topic(name)
@@ -353,9 +340,9 @@ class Store:
                 self._maintenance.checkpoint()
 
     def truncate_partition(self, topic: str, number: int, offset: int) -> bool:
-        """Remove a partition's records at or after an offset; whether there were any.
+        """Remove a partition's records at or after an offset. Returns whether there were any.
 
-        Rather than `Log.truncate_to`: the cleaner pauses, and what it has noted goes back with the log.
+        Use this instead of `Log.truncate_to`: it pauses the cleaner and resets its checkpoint.
         """
         self._check_open()
         partition = self.partition(topic, number)
@@ -371,7 +358,7 @@ class Store:
 
     @property
     def unfinished_moves(self) -> dict[TopicPartition, str]:
-        """Partitions whose move a crash has cut short, and the root that they were moving to."""
+        """Partitions whose move was interrupted by a crash, and their target roots."""
         return {
             partition: root.path
             for root in self._online_roots()
@@ -381,7 +368,7 @@ class Store:
         }
 
     def resume_moves(self) -> None:
-        """Finish the moves that a crash has cut short, from where they were."""
+        """Finish the moves that a crash interrupted."""
         for partition, root in self.unfinished_moves.items():
             self.move_partition(partition.topic, partition.partition, root)
 
@@ -399,7 +386,9 @@ class Store:
             self._opened.registry.register([self.topic(name).registration()])
 
     def tidy(self) -> dict[str, str]:
-        """Set directories that belong to no topic aside as `-stray`, as a broker does; old and new paths."""
+        """Rename directories that belong to no topic to `-stray`, as a broker does. Returns old and new
+        paths.
+        """
         with self._env.tell.deferring(), self._lock:
             self._check_open()
             if self._opened.elsewhere is not None and not self._opened.wishes.force:
@@ -408,25 +397,24 @@ class Store:
             while self._opened.unknown:
                 root, one = self._opened.unknown.pop()
                 done[root.file(one.found.name)] = set_aside(self._env.fs, root, one, self._env.tell)
-                root.untouched -= {one.found.topic_partition}
             self._maintenance.checkpoint()
             return done
 
     # Maintenance
 
     def flush(self) -> None:
-        """Return when everything is on the disk; FlushError names the partitions of which that is not so.
+        """Wait until everything is on the disk; FlushError names the partitions of which that is not so.
 
-        Those are the ones whose disk has failed since they were opened; all others are flushed first.
+        All other partitions are flushed first.
         """
         self._check_open()
         failed: dict[TopicPartition, str] = {}
-        for partition in self._partitions():
+        for partition in self.partitions:
             if partition.was_online:
                 try:
                     partition.flush()
                 except (OSError, LogOfflineError) as error:
-                    if partition in self._partitions():  # not deleted since
+                    if partition in self.partitions:  # not deleted since
                         failed[partition.topic_partition] = str(error)
         if failed:
             raise FlushError(failed)
@@ -437,17 +425,17 @@ class Store:
         self._maintenance.checkpoint()
 
     def apply_retention(self, only: TopicPartition | None = None) -> dict[TopicPartition, RetentionPlan]:
-        """Delete old segments now, of one partition or of all; what was deleted."""
+        """Apply retention now, to one partition or to all. Returns what was deleted."""
         self._check_open()
         return self._maintenance.apply_retention(only)
 
     def clean(self, only: TopicPartition | None = None) -> dict[TopicPartition, CleanReport]:
-        """Compact now what is due, or one partition, due or not, up to its active segment; what was done."""
+        """Compact now: all partitions that are due, or one partition, due or not. Returns what was done."""
         self._check_open()
         return self._cleaning.clean(only)
 
     def run_due_tasks(self) -> int:
-        """Run the background tasks that are due; for stores without a thread. How many there were."""
+        """Run the background tasks that are due, for stores without a thread. Returns how many ran."""
         return self._queue.run_due()
 
     def _check_open(self) -> None:
@@ -457,9 +445,9 @@ class Store:
     # The end
 
     def close(self) -> None:
-        """Close every log, write the checkpoints, say that all is in order, and let go of the roots.
+        """Close every log, write the checkpoints and the clean-shutdown file, and release the roots.
 
-        Again is harmless. In a forked child it does nothing: the store is the parent's.
+        Calling it again is harmless. In a forked child it does nothing: the store is the parent's.
         """
         if is_orphan(self):
             return
@@ -480,9 +468,9 @@ class Store:
 
     def _register_what_logs_know(self) -> None:
         """Leader epochs and producer ids that are newer than the metadata's, if anything was written."""
-        if not any(partition.has_grown for partition in self._partitions()):
+        if not any(partition.has_grown for partition in self.partitions):
             return
-        online = [partition for partition in self._partitions() if partition.is_online]
+        online = [partition for partition in self.partitions if partition.is_online]
         producers = [producer for partition in online for producer in partition.log.active_producers]
         try:
             self._opened.registry.register(
@@ -494,12 +482,9 @@ class Store:
 
     def _close_logs(self) -> None:
         """Close the logs of all roots, then say of those where all went well that they are in order."""
-        roots = self._online_roots()
-        mine = {root: [one for one in self._partitions() if one.root is root] for root in roots}
-        threads = max(1, len(roots) * self._env.config.num_recovery_threads_per_data_dir)
-        with ThreadPoolExecutor(threads, thread_name_prefix="tidelog-close") as pool:
-            in_order = {root: pool.map(close_in_order, partitions) for root, partitions in mine.items()}
-            whole = {root for root, answers in in_order.items() if all(list(answers))}
+        whole = close_all(
+            self.partitions, self._online_roots(), self._env.config.num_recovery_threads_per_data_dir
+        )
         self._maintenance.checkpoint()
         for root in whole:
             if root.offline is None and root.in_order:
@@ -507,6 +492,6 @@ class Store:
                     root.write_clean_shutdown()
                 except OSError as error:
                     self._maintenance.take_offline(root, error)
-        for partition in self._partitions():
+        for partition in self.partitions:
             if partition.is_online:
                 partition.detach()

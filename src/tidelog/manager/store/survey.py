@@ -210,7 +210,7 @@ def metadata_elsewhere(image: MetadataImage, in_log: bool, unknown: Sequence[str
     return (
         f"{len(unknown)} partitions ({unknown[0]}...) are here that no metadata here knows: this is one of "
         "several disks of a broker, and the metadata is on another. Name all of the broker's log.dirs, or "
-        "take in what is here with adopt=True (--adopt)"
+        "register what is here with adopt=True (--adopt)"
     )
 
 

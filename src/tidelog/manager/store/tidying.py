@@ -1,4 +1,4 @@
-"""Setting aside directories that belong to no topic, as brokers do at each start, and taking that back.
+"""Renaming directories that belong to no topic to `-stray`, as brokers do at each start, and reverting it.
 
     set_aside     <topic>-<partition>                  ->  <topic>-<partition>.<32 hex>-stray
     take_back     <topic>-<partition>.<32 hex>-stray   ->  <topic>-<partition>, unless there is one

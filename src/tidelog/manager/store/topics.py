@@ -1,7 +1,7 @@
 """Topics of a store, and where their configuration comes from.
 
-A topic's configuration is the broker's defaults and, over them, what is set for the topic. What is set is
-kept in the metadata (`metadata.registry`), where a broker looks for it too.
+A topic's configuration is the broker's defaults, overridden by what is set for the topic. The metadata keeps
+what is set (`metadata.registry`), where a broker reads it too.
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from tidelog.config import LogConfig
-from tidelog.errors import ConfigError, UnknownTopicOrPartitionError
+from tidelog.errors import UnknownTopicOrPartitionError
 from tidelog.manager.metadata.registration import Place, Registration
 from tidelog.manager.store.partition import Partition
 
-__all__ = ["Topic", "known_config", "texts"]
+__all__ = ["Topic"]
 
 
 @dataclass(slots=True)
@@ -63,35 +62,3 @@ class Topic:
                 if partition.root is not None and not partition.others
             },
         )
-
-
-def known_config(config: Mapping[str, str], defaults: LogConfig) -> tuple[LogConfig, list[str]]:
-    """The configuration that is set, over the defaults, and what of it is not understood here.
-
-    Another version of Kafka may have set what this one does not know. That must not keep a log from being
-    opened; it stays in the metadata as it is.
-    """
-    if not config:
-        return defaults, []
-    try:
-        return LogConfig.from_properties(config, defaults), []
-    except ConfigError:
-        pass
-    understood, faults = {}, []
-    for key, value in config.items():
-        try:
-            LogConfig.from_properties({key: value}, defaults)
-            understood[key] = value
-        except ConfigError as error:
-            faults.append(str(error))
-    try:
-        return LogConfig.from_properties(understood, defaults), faults
-    except ConfigError as error:  # each is right, but not all together
-        return defaults, [*faults, str(error)]
-
-
-def texts(config: Mapping[str, object]) -> dict[str, str]:
-    """Values as Kafka writes them."""
-    return {
-        key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in config.items()
-    }

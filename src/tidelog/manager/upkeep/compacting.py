@@ -1,12 +1,12 @@
 """Compacting logs at rest: a root's compacted topics or one partition, without opening a store.
 
 1. The root is held; its clean-shutdown file is taken away, durably: from here on a crash is a crash. A root
-   that was not closed in order is refused. A directory that is in no root has none of that: its files are
+   that was not closed cleanly is refused. A directory that is in no root has none of that: its files are
    taken as they are, and nobody else may use them.
 2. The log is opened. Its high watermark is its end, or what the checkpoint says if that is less.
 3. The active segment is rolled, so that everything up to the last stable offset can be cleaned.
 4. It is cleaned from the cleaner's checkpoint on, or from its start; the checkpoint moves after each round.
-5. The log is closed in order; at the end, if all were, the clean-shutdown file is put back.
+5. The log is closed cleanly; at the end, if all were, the clean-shutdown file is put back.
 
 The configuration is what the metadata says, and over it what is given. A topic that is not compacted by it is
 left alone. Where no metadata knows the topic nobody has said anything about it, and being asked is enough.
@@ -20,17 +20,17 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Self
 
-from tidelog.cleanup.choice import LogToClean, facts_of, plan_cleaning
 from tidelog.cleanup.cleaner import CleanProgress, CleanReport, CleanStage
 from tidelog.cleanup.offset_map import OffsetMap
+from tidelog.cleanup.selection import LogToClean, facts_of, plan_cleaning
 from tidelog.cleanup.splitting import clean_splitting
 from tidelog.config import LogConfig
 from tidelog.errors import InvalidInputError, LogError, TidelogError
+from tidelog.layout.config import known_config
 from tidelog.layout.roots import Checkpoint, Offsets, Root, check_clean, hold_root, read_checkpoint
 from tidelog.log import Log
 from tidelog.manager.metadata.files import read_cluster_metadata
 from tidelog.manager.metadata.image import MetadataImage
-from tidelog.manager.store.topics import known_config
 from tidelog.storage import FileSystem
 from tidelog.storage.names import (
     CLUSTER_METADATA_TOPIC,
@@ -63,13 +63,21 @@ class Compaction:
     now_ms: int
     """The time that delete horizons and lags are judged by; producers expire by the clock."""
     from_start: bool = False
-    """Whether the cleaner's checkpoint is passed over."""
+    """Whether the cleaner's checkpoint is skipped."""
     by_name: bool = False
-    """Whether each was asked for: then one that cannot be compacted is an error, else it is passed over."""
+    """Whether each was asked for: then one that cannot be compacted is an error, else it is skipped."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Topic configs over what the metadata says."""
+    defaults: LogConfig = field(default_factory=LogConfig)
+    """The broker's defaults, under what the metadata says."""
+    metadata: str | None = None
+    """The root whose metadata counts, where it is another disk of the same broker."""
     dedupe_buffer_bytes: int = 128 << 20
     load_factor: float = 0.9
+
+    def image(self) -> MetadataImage:
+        """What the metadata says."""
+        return read_cluster_metadata(self.fs, self.metadata or self.root).image
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,17 +108,27 @@ def compaction_config(
             raise InvalidInputError(f"{partition} is a broker's own metadata log, which is never compacted")
         return None
     if partition.topic in image.topics:
-        known, _ = known_config(image.topic_config(partition.topic), LogConfig())
+        known, _ = known_config(image.topic_config(partition.topic), request.defaults)
+    elif request.by_name and _POLICY not in request.settings and _is_root(request):
+        raise InvalidInputError(
+            f"no metadata in {request.root} knows topic {partition.topic}, so that nobody can say that it is "
+            "compacted: it may be one of several disks of a broker, and the metadata on another. If older "
+            f"values of a key are to go, pass --config {_POLICY}=compact"
+        )
     else:
-        known = replace(LogConfig(), cleanup_policy=("compact",) if request.by_name else ("delete",))
+        known = replace(request.defaults, cleanup_policy=("compact",) if request.by_name else ("delete",))
     config = LogConfig.from_properties(request.settings, known)
     if not config.compact and request.by_name:
         policy = ",".join(config.cleanup_policy)
         raise InvalidInputError(
             f"topic {partition.topic} is not compacted but has {_POLICY}={policy}: older values of a key "
-            f"would be lost. If that is wanted, say --config {_POLICY}=compact"
+            f"would be lost. If that is wanted, pass --config {_POLICY}=compact"
         )
     return config if config.compact else None
+
+
+def _is_root(request: Compaction) -> bool:
+    return request.fs.exists(f"{request.root}/{META_PROPERTIES_FILE}")
 
 
 def compact_at_rest(
@@ -121,7 +139,7 @@ def compact_at_rest(
 ) -> Iterator[Compacted]:
     """Compact one log after the other. `check` may raise to stop; what was swapped in by then stays."""
     with _Hold(request.fs, request.root) as hold:
-        image = read_cluster_metadata(request.fs, request.root).image
+        image = request.image()
         offset_map = OffsetMap(request.dedupe_buffer_bytes, request.load_factor)
         for name in request.names:
             partition = parse_partition_directory(name).topic_partition
@@ -148,7 +166,7 @@ class _Hold:
         self._open = 0
 
     def __enter__(self) -> Self:
-        """Take it; a root that was not closed in order is refused."""
+        """Take it; a root that was not closed cleanly is refused."""
         if not self._fs.exists(f"{self._path}/{META_PROPERTIES_FILE}"):
             return self
         root = hold_root(self._path, self._fs)
@@ -184,7 +202,7 @@ class _Hold:
         self._open += 1
 
     def closed(self) -> None:
-        """It was closed in order."""
+        """It was closed cleanly."""
         self._open -= 1
 
     def checkpoint(self, kind: Checkpoint) -> Offsets:
@@ -194,7 +212,7 @@ class _Hold:
         return self._root.checkpoints[kind]
 
     def write(self, kind: Checkpoint, partition: TopicPartition, offset: int) -> None:
-        """Say something of a partition in a checkpoint, durably; nothing where there is no root."""
+        """Say something of a partition in a checkpoint, durably; nothing if there is no root."""
         if self._root is not None:
             self._root.add_to_checkpoint(kind, {partition: offset})
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tidelog.cleanup.choice import LogFacts, LogToClean, plan_cleaning, when_rolled
+from tidelog.cleanup.selection import LogFacts, LogToClean, plan_cleaning, when_rolled
 from tidelog.layout.roots import Checkpoint, read_checkpoint
-from tidelog.manager.metadata.files import read_cluster_metadata
 from tidelog.manager.upkeep.compacting import Compaction, compaction_config
 from tidelog.scanning.fetching import log_ends
 from tidelog.scanning.partitions import find_partitions, look_steadily
@@ -30,7 +29,7 @@ class PlannedCompaction:
 
 def plan_at_rest(request: Compaction) -> Iterator[PlannedCompaction]:
     """Look at one log after the other; the clean ones are told too, those that are not compacted are not."""
-    image = read_cluster_metadata(request.fs, request.root).image
+    image = request.image()
     marks, cleaned = (
         read_checkpoint(request.fs, request.root, kind)
         for kind in (Checkpoint.HIGH_WATERMARKS, Checkpoint.CLEANED)

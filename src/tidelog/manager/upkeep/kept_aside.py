@@ -7,7 +7,7 @@ In a partition's directory they are on the same disk, brokers and stores pass ov
 partition. Zeros at the end, which preallocation leaves, are not kept.
 
 It stands between recovery and the disk, so that nothing can be cut that is not kept, whatever the reason.
-Files that are on their way out by name (`.deleted`) and indexes, which can be made anew, are not kept.
+Files that are on their way out by name (`.deleted`) and indexes, which can be rebuilt, are not kept.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class KeepingFileSystem:
         return self._inner
 
     def keep(self, path: str, file: File, position: int) -> None:
-        """Copy a log file's bytes from a position on aside, durably; nothing where there are none."""
+        """Copy a log file's bytes from a position on aside, durably; nothing if there are none."""
         if not path.endswith(FileKind.LOG.value):
             return
         size = _last_byte(file, position)
@@ -129,7 +129,7 @@ class KeepingFileSystem:
         self._inner.remove_directory(path)
 
     def sync_directory(self, path: StrPath) -> None:
-        """Return when the directory's names are on the disk."""
+        """Wait until the directory's names are on the disk."""
         self._inner.sync_directory(path)
 
 

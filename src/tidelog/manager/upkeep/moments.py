@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from tidelog.errors import InvalidInputError
 
-__all__ = ["parse_moment"]
+__all__ = ["parse_moment", "to_timestamp"]
 
 _AGO = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+?)s?(?:\s+ago)?")
 _SECONDS = {
@@ -19,8 +19,17 @@ _SECONDS = {
 }
 
 
+def to_timestamp(when: datetime | int) -> int:
+    """Milliseconds since 1970; InvalidInputError for a datetime without a time zone."""
+    if not isinstance(when, datetime):
+        return when
+    if when.tzinfo is None:
+        raise InvalidInputError(f"{when} has no time zone; set tzinfo")
+    return round(when.timestamp() * 1000)
+
+
 def parse_moment(text: str, now_ms: int) -> int:
-    """The moment that `text` means, in milliseconds since 1970; InvalidInputError where it is none.
+    """The moment that `text` means, in milliseconds since 1970; InvalidInputError if it is none.
 
     ISO 8601 without a zone is UTC.
     """

@@ -1,7 +1,7 @@
 """Recovering a root or a single partition, without opening a store on it.
 
 Every log is opened as after a crash, whatever a clean-shutdown file says, from its recovery point on (the
-root's checkpoint, or one that is given), and closed in order. A root then gets new checkpoints and, if all
+root's checkpoint, or one that is given), and closed cleanly. A root then gets new checkpoints and, if all
 logs could be recovered, its clean-shutdown file; nothing else in it is touched. The metadata log is a
 broker's own: it recovers it at every start.
 """
@@ -13,23 +13,22 @@ from dataclasses import dataclass, replace
 
 from tidelog.config import LogConfig
 from tidelog.errors import TidelogError
+from tidelog.layout.config import log_config
+from tidelog.layout.partitions import log_sizes
 from tidelog.layout.roots import Checkpoint, Offsets, Root, hold_root, look_at
 from tidelog.log import Log
-from tidelog.manager.metadata.files import read_cluster_metadata
+from tidelog.manager.metadata.files import look_at_metadata
 from tidelog.manager.metadata.image import MetadataImage
 from tidelog.manager.store.events import Event
 from tidelog.manager.store.loading import LoadJob, load_logs
-from tidelog.manager.store.topics import known_config
+from tidelog.manager.upkeep.cuts import why_cut
 from tidelog.manager.upkeep.kept_aside import KeepingFileSystem
-from tidelog.manager.upkeep.recovery_plan import plan_recovery
+from tidelog.manager.upkeep.rehearsal import Rehearsal
 from tidelog.storage import FileSystem
 from tidelog.storage.files import parent
 from tidelog.storage.names import (
     META_PROPERTIES_FILE,
-    FileKind,
-    Transient,
     parse_partition_directory,
-    parse_segment_file,
 )
 from tidelog.types import TopicPartition
 
@@ -69,13 +68,15 @@ def recover_partition(
     tell: Callable[[Event], None] = lambda event: None,
     dry_run: bool = False,
     defaults: LogConfig | None = None,
+    settings: Mapping[str, str] | None = None,
 ) -> Recovered:
-    """Recover one log; its root, if it is in one, is held meanwhile.
+    """Recover one log; its root, if it is in one, is held in the meantime.
 
-    With `dry_run` it is only read, and the answer says what would be left (`recovery_plan`).
+    `settings` are topic configs instead of the metadata's. With `dry_run` all is done on a file system that
+    changes nothing (`rehearsal`).
     """
     root, name = parent(path), path.rpartition("/")[2]
-    work = _Work(fs, recovery_point, tell, defaults or LogConfig())
+    work = _Work(fs, recovery_point, tell, defaults or LogConfig(), settings or {})
     return work.run(root, [name], threads=1, whole=False, dry_run=dry_run)[0]
 
 
@@ -88,9 +89,10 @@ def recover_root(
     tell: Callable[[Event], None] = lambda event: None,
     dry_run: bool = False,
     defaults: LogConfig | None = None,
+    settings: Mapping[str, str] | None = None,
 ) -> list[Recovered]:
     """Recover every log of a root, `threads` at a time; see `recover_partition`."""
-    work = _Work(fs, recovery_point, tell, defaults or LogConfig())
+    work = _Work(fs, recovery_point, tell, defaults or LogConfig(), settings or {})
     names = list(look_at(fs, path).partitions)
     return work.run(path, names, threads=threads, whole=True, dry_run=dry_run)
 
@@ -102,12 +104,13 @@ def recover_logs(
     *,
     image: MetadataImage,
     defaults: LogConfig,
+    settings: Mapping[str, str] | None = None,
     recovery_point: int | None = None,
     threads: int = 1,
     tell: Callable[[Event], None] = lambda event: None,
 ) -> list[Recovered]:
     """Recover logs of a root that the caller holds, and write down how far they are; `fs` may keep things."""
-    work = _Work(fs, recovery_point, tell, defaults)
+    work = _Work(fs, recovery_point, tell, defaults, settings or {})
     recovered = work.recover(root.path, root.checkpoints, names, image, threads)
     done = {one.partition: one.log_end_offset for one in recovered if one.error is None}
     root.add_to_checkpoint(Checkpoint.RECOVERY_POINTS, done)
@@ -126,15 +129,15 @@ class _Work:
     point: int | None
     tell: Callable[[Event], None]
     defaults: LogConfig
+    settings: Mapping[str, str]
 
     def run(
         self, path: str, names: Sequence[str], *, threads: int, whole: bool, dry_run: bool
     ) -> list[Recovered]:
         """Recover logs of a directory, or only look; hold the root that it is."""
+        image = look_at_metadata(self.fs, path).image
         if dry_run:
-            facts = look_at(self.fs, path)
-            return [self._plan(path, name, facts.checkpoints) for name in names]
-        image = read_cluster_metadata(self.fs, path).image
+            return self._rehearse(path, names, image)
         if not self.fs.exists(f"{path}/{META_PROPERTIES_FILE}"):
             return self.recover(path, look_at(self.fs, path).checkpoints, names, image, threads)
         held = self.fs.inner if isinstance(self.fs, KeepingFileSystem) else self.fs
@@ -146,6 +149,7 @@ class _Work:
                 names,
                 image=image,
                 defaults=self.defaults,
+                settings=self.settings,
                 recovery_point=self.point,
                 threads=threads,
                 tell=self.tell,
@@ -181,29 +185,23 @@ class _Work:
     def _point(self, partition: TopicPartition, checkpoints: Checkpoints) -> int:
         return checkpoints[Checkpoint.RECOVERY_POINTS].get(partition, 0) if self.point is None else self.point
 
-    def _plan(self, root: str, name: str, checkpoints: Checkpoints) -> Recovered:
-        """What recovering a log would do."""
-        partition = parse_partition_directory(name).topic_partition
-        path, point = f"{root}/{name}", self._point(partition, checkpoints)
-        before = Recovered(partition, path, point, *_logs(self.fs, path))
-        start = checkpoints[Checkpoint.LOG_STARTS].get(partition, 0)
+    def _rehearse(self, root: str, names: Sequence[str], image: MetadataImage) -> list[Recovered]:
+        """Recover each log as it would be, on a file system that changes nothing; one segment in memory."""
+        checkpoints = look_at(self.fs, root).checkpoints
+        rehearsal = Rehearsal(self.fs)
         try:
-            plan = plan_recovery(self.fs, path, recovery_point=point, log_start_offset=start)
-        except (OSError, TidelogError) as error:
-            return replace(before, error=str(error))
-        return replace(
-            before,
-            segments=plan.segments,
-            size_bytes=plan.size_bytes,
-            log_start_offset=plan.log_start_offset,
-            log_end_offset=plan.log_end_offset,
-            cause=plan.cause,
-        )
+            done = replace(self, fs=rehearsal).recover(root, checkpoints, names, image, 1)
+            return [
+                replace(one, cause=why_cut(self.fs, rehearsal, one.path)) if one.bytes_cut else one
+                for one in done
+            ]
+        finally:
+            rehearsal.close()
 
     def _job(
         self, path: str, partition: TopicPartition, checkpoints: Checkpoints, image: MetadataImage
     ) -> LoadJob:
-        config, _ = known_config(image.topic_config(partition.topic), self.defaults)
+        config = log_config(image.topic_config(partition.topic), self.defaults, self.settings)
         point = self._point(partition, checkpoints)
         start = checkpoints[Checkpoint.LOG_STARTS].get(partition, 0)
 
@@ -222,12 +220,8 @@ class _Work:
 
 def _logs(fs: FileSystem, path: str) -> tuple[int, int]:
     """How many log files a partition has, and their bytes."""
-    sizes = []
-    for entry in fs.list(path):
-        file = parse_segment_file(entry.name)
-        if file is not None and file.kind is FileKind.LOG and file.transient is Transient.NONE:
-            sizes.append(fs.stat(f"{path}/{entry.name}").size)
-    return len(sizes), sum(sizes)
+    sizes = log_sizes(fs, path)
+    return len(sizes), sum(sizes.values())
 
 
 def _closed(done: Recovered, log: Log | None, error: Exception | None) -> Recovered:

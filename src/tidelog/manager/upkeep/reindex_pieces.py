@@ -6,11 +6,11 @@ takes time is to read and check all bytes. So:
 1. `cut` divides a segment at so many bytes, whatever lies there: an index that says where batches begin is
    what may be missing or wrong.
 2. `scan_piece` finds the first batch that begins in its piece (`records.finding`), walks from there to the
-   first batch that begins behind it, checks everything, and packs the tables of headers.
+   first batch that begins after it, checks everything, and packs the tables of headers.
 3. `join` puts the tables of all pieces together. The first begins at 0 and each must begin where the one
-   before it ends; then they are the very batches that one walk through the whole would have found. A guess
-   in step 2 that was wrong, and damage, leave a gap or an overlap: then there is no joined table.
-4. `reindex_segment` makes the indexes from the joined table, or walks the segment itself where there is none.
+   before it ends; then they are the very batches that one walk through the whole would have found. A guess in
+   step 2 that was wrong, and damage, leave a gap or an overlap: then there is no joined table.
+4. `reindex_segment` makes the indexes from the joined table, or walks the segment itself if there is none.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidelog.manager.upkeep.reindexing import ReindexTask
-from tidelog.records.batches import BatchTable, scan_batches
+from tidelog.records.batches import BatchTable, Column, scan_batches
 from tidelog.records.finding import find_batch
 from tidelog.storage import FileSystem, map_file
 from tidelog.storage.names import FileKind
@@ -79,12 +79,12 @@ def scan_piece(fs: FileSystem, piece: ReindexPiece) -> Iterator[bytes]:
 
 
 def join(fs: FileSystem, task: ReindexTask, packed: Sequence[bytes]) -> BatchTable | None:
-    """All batches of a segment from the tables of its pieces, in any order; None where they do not fit."""
-    tables = sorted((_unpack(data) for data in packed), key=lambda rows: int(rows[0, 0]))
+    """All batches of a segment from the tables of its pieces, in any order; None if they do not fit."""
+    tables = sorted((_unpack(data) for data in packed), key=lambda rows: int(rows[0, Column.POSITION]))
     if not tables:
         return None
     rows = np.concatenate(tables)
-    begins, ends = rows[:, 0], rows[:, 0] + rows[:, 1]
+    begins, ends = rows[:, Column.POSITION], rows[:, Column.POSITION] + rows[:, Column.SIZE]
     size = len(map_file(fs, task.place.path(FileKind.LOG)))
     fits = begins[0] == 0 and ends[-1] == size and np.array_equal(begins[1:], ends[:-1])
     return BatchTable(rows) if fits else None

@@ -1,10 +1,10 @@
 """Rebuilding index files from the log, as Kafka's recovery does it; records are never touched.
 
 1. `plan_reindex`: the segments of a partition or root, each a value that can be sent anywhere.
-2. `reindex_segment`: what verification finds wrong with its indexes, or all of them, is made anew from the
-   batches (`segment.recovery`), the transaction index from the producers' state at the segment's base
-   offset: the newest snapshot there is, and the batches behind it.
-3. Each file is replaced whole. A crash leaves the old one or the new one, and perhaps a file
+2. `reindex_segment`: what verification finds wrong with its indexes, or all of them, is rebuilt from the
+   batches (`segment.recovery`), the transaction index from the producers' state at the segment's base offset:
+   the newest snapshot there is, and the batches after it.
+3. Each file is replaced as a whole. A crash leaves the old one or the new one, and perhaps a file
    `<segment>.<random>.deleted`, which the next opening removes.
 
 A damaged log gets indexes that reach up to the damage, and the answer says so. The root's lock is held by the
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
@@ -27,11 +27,11 @@ from tidelog.config import LogConfig
 from tidelog.errors import TidelogError
 from tidelog.index import AbortedTxn
 from tidelog.index.transaction import decode_entries
-from tidelog.layout.roots import Checkpoint, read_checkpoint
+from tidelog.layout.config import log_config
+from tidelog.layout.roots import Checkpoint, hold_root, read_checkpoint
 from tidelog.log.producers.markers import read_markers
 from tidelog.log.producers.producers import ProducerStateManager
-from tidelog.manager.metadata.files import read_cluster_metadata
-from tidelog.manager.store.topics import known_config
+from tidelog.manager.metadata.files import look_at_metadata
 from tidelog.manager.verification.findings import Kind
 from tidelog.manager.verification.partition import SegmentPlace, list_partition
 from tidelog.manager.verification.root import partition_directories
@@ -41,7 +41,6 @@ from tidelog.segment.recovery import Rebuilding
 from tidelog.storage import FileSystem, atomic_write, map_file, read_file
 from tidelog.storage.directory import is_partition
 from tidelog.storage.files import parent
-from tidelog.storage.lock import RootLock
 from tidelog.storage.names import (
     META_PROPERTIES_FILE,
     FileKind,
@@ -50,7 +49,7 @@ from tidelog.storage.names import (
     parse_partition_directory,
 )
 
-__all__ = ["ReindexTask", "Reindexed", "hold_root", "plan_reindex", "reindex", "reindex_segment"]
+__all__ = ["ReindexTask", "Reindexed", "held_for_reindex", "plan_reindex", "reindex", "reindex_segment"]
 
 _INDEXES = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
 
@@ -80,7 +79,7 @@ class Reindexed:
     indexes: tuple[str, ...]
     """The names of the index files that were replaced; in a dry run, that would be."""
     cause: str | None
-    """What was wrong with them; None where all were to be made anew."""
+    """What was wrong with them; None if all were to be rebuilt."""
     error: str | None = None
     """What is wrong with the log itself: its indexes reach up to there only, or could not be made."""
 
@@ -92,28 +91,42 @@ def reindex(
     everything: bool = False,
     dry_run: bool = False,
     settings: Mapping[str, str] | None = None,
+    defaults: LogConfig | None = None,
+    metadata: str | None = None,
     advance: Callable[[int], None] = lambda size: None,
 ) -> Iterator[Reindexed]:
     """Rebuild the indexes in a root or partition that are missing or wrong, or `everything`.
 
     Answers come as segments are done; those in order have none. `settings` are topic configs to use instead
-    of the metadata's (index.interval.bytes matters). The root is locked meanwhile, unless nothing is written.
+    of the metadata's (index.interval.bytes matters), `defaults` the broker's, `metadata` the root whose
+    metadata counts if it is another one. The root is locked in the meantime, unless nothing is written.
     """
-    with hold_root(fs, path, dry_run=dry_run):
-        for task in plan_reindex(fs, path, everything=everything, dry_run=dry_run, settings=settings):
+    with held_for_reindex(fs, path, dry_run=dry_run):
+        tasks = plan_reindex(
+            fs,
+            path,
+            everything=everything,
+            dry_run=dry_run,
+            settings=settings,
+            defaults=defaults,
+            metadata=metadata,
+        )
+        for task in tasks:
             done = reindex_segment(fs, task)
             advance(task.size)
             if done is not None:
                 yield done
 
 
-def hold_root(fs: FileSystem, path: str, *, dry_run: bool) -> ExitStack:
-    """The lock of the root that `path` is, or is in; nothing for a dry run, or outside of a root."""
-    stack = ExitStack()
+def held_for_reindex(fs: FileSystem, path: str, *, dry_run: bool) -> AbstractContextManager[object]:
+    """The root that `path` is, or is in, held; nothing for a dry run, or outside of a root.
+
+    Nothing is claimed: indexes say nothing about how a root was left.
+    """
     root = parent(path) if is_partition(fs, path) else path
-    if not dry_run and fs.exists(f"{root}/{META_PROPERTIES_FILE}"):
-        stack.enter_context(RootLock(root))
-    return stack
+    if dry_run or not fs.exists(f"{root}/{META_PROPERTIES_FILE}"):
+        return nullcontext()
+    return hold_root(root, fs)
 
 
 def plan_reindex(
@@ -123,18 +136,19 @@ def plan_reindex(
     everything: bool = False,
     dry_run: bool = False,
     settings: Mapping[str, str] | None = None,
+    defaults: LogConfig | None = None,
+    metadata: str | None = None,
 ) -> list[ReindexTask]:
     """The segments of a root or partition, in order."""
     alone = is_partition(fs, path)
     root = parent(path) if alone else path
     names = [path.rpartition("/")[2]] if alone else list(partition_directories(fs, root)[0])
     starts = read_checkpoint(fs, root, Checkpoint.LOG_STARTS)
-    image = read_cluster_metadata(fs, root).image
+    image = look_at_metadata(fs, metadata or root).image
     tasks: list[ReindexTask] = []
     for name in names:
         partition = parse_partition_directory(name).topic_partition
-        known, _ = known_config(image.topic_config(partition.topic), LogConfig())
-        interval = LogConfig.from_properties(settings or {}, known).index_interval_bytes
+        interval = log_config(image.topic_config(partition.topic), defaults, settings).index_interval_bytes
         segments = list_partition(fs, f"{root}/{name}").segments
         start = max(starts.get(partition, 0), segments[0].base_offset if segments else 0)
         tasks += [ReindexTask(place, interval, start, everything, dry_run) for place in segments]
@@ -142,7 +156,8 @@ def plan_reindex(
 
 
 def reindex_segment(fs: FileSystem, task: ReindexTask, known: BatchTable | None = None) -> Reindexed | None:
-    """Look at a segment's indexes and rebuild what needs it; None where nothing does. Again is harmless.
+    """Look at a segment's indexes and rebuild what needs it; None where nothing does. Calling it again is
+    harmless.
 
     `known` are all of its batches where they were scanned before, and are sound (`reindex_pieces`).
     """

@@ -1,7 +1,9 @@
 """What retention would delete from files at rest; nothing is changed, nothing locked.
 
-The log start and the high watermark are the root's checkpoints'; without one, the first segment's base offset
-and the log end. The configuration is the metadata's, over it what is given.
+The log start is the checkpoint's, or the first segment's base offset. The high watermark is the log end, but
+the checkpoint's where other brokers hold the partition too. The configuration is the metadata's, over it what
+is given. Partitions of somebody's root that the metadata does not know are skipped: nobody here can say how
+long their records are to be kept.
 """
 
 from __future__ import annotations
@@ -11,9 +13,10 @@ from dataclasses import dataclass
 
 from tidelog.cleanup import RetentionPlan, plan_retention
 from tidelog.config import LogConfig
-from tidelog.layout.roots import Checkpoint, read_checkpoint
+from tidelog.layout.config import log_config
+from tidelog.layout.roots import Checkpoint, RootFacts, look_at
 from tidelog.manager.metadata.files import read_cluster_metadata
-from tidelog.manager.store.topics import known_config
+from tidelog.manager.metadata.image import MetadataImage
 from tidelog.scanning.partitions import Partition, look_steadily
 from tidelog.scanning.stability import log_end_offset
 from tidelog.scanning.views import segment_views
@@ -42,27 +45,42 @@ def plan_root_retention(
     now_ms: int,
     settings: Mapping[str, str],
     defaults: LogConfig | None = None,
+    *,
+    image: MetadataImage | None = None,
 ) -> Iterator[PlannedRetention]:
-    """The plan for each of a root's partition directories; the metadata log is never among them."""
-    starts = read_checkpoint(fs, root, Checkpoint.LOG_STARTS)
-    marks = read_checkpoint(fs, root, Checkpoint.HIGH_WATERMARKS)
-    image = read_cluster_metadata(fs, root).image
+    """The plan for each of a root's partition directories; the metadata log is never among them.
+
+    `image` is the metadata of the node's other roots, where this one has none.
+    """
+    facts = look_at(fs, root)
+    starts, marks = facts.checkpoints[Checkpoint.LOG_STARTS], facts.checkpoints[Checkpoint.HIGH_WATERMARKS]
+    image = image or read_cluster_metadata(fs, root).image
     for name in names:
         partition = parse_partition_directory(name).topic_partition
         if partition.topic == CLUSTER_METADATA_TOPIC:
             continue
-        known, _ = known_config(image.topic_config(partition.topic), defaults or LogConfig())
-        config = LogConfig.from_properties(settings, known)
+        if facts.meta is not None and not image.has(partition):
+            continue
+        config = log_config(image.topic_config(partition.topic), defaults, settings)
         path = f"{root}/{name}"
         at_rest = Partition(path, partition)
         segments, end = look_steadily(at_rest, lambda one: (segment_views(one), log_end_offset(one)))
         first = segments[0].base_offset if segments else 0
+        mark = marks.get(partition, end) if _is_replicated(facts, image, partition) else end
         plan = plan_retention(
             segments,
             config,
             log_start_offset=max(starts.get(partition, 0), first),
-            high_watermark=min(marks.get(partition, end), end),
+            high_watermark=min(mark, end),
             log_end_offset=end,
             now_ms=now_ms,
         )
         yield PlannedRetention(partition, path, config, len(segments), plan)
+
+
+def _is_replicated(facts: RootFacts, image: MetadataImage, partition: TopicPartition) -> bool:
+    """Whether other brokers hold a partition, too."""
+    if facts.meta is None or not image.has(partition):
+        return False
+    replicas = image.topics[partition.topic].partitions[partition.partition].replicas
+    return any(replica != facts.meta.node_id for replica in replicas)

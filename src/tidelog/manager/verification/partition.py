@@ -8,19 +8,19 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from tidelog.errors import InvalidInputError
+from tidelog.layout.partitions import list_partition as list_files
+from tidelog.layout.roots import Checkpoint, Skipped, read_checkpoint
 from tidelog.log.producers.snapshots import decode_snapshot
 from tidelog.manager.verification.findings import UNREADABLE, Finding, Kind, told
 from tidelog.manager.verification.segment import SegmentFacts, SegmentPlace, verify_segment
-from tidelog.storage import FileSystem, read_epoch_checkpoint, read_file, read_offset_checkpoint
+from tidelog.storage import FileSystem, read_epoch_checkpoint, read_file
 from tidelog.storage.metadata import read_partition_metadata
 from tidelog.storage.names import (
     LEADER_EPOCH_FILE,
     PARTITION_METADATA_FILE,
     FileKind,
-    Transient,
     format_segment_file,
     parse_partition_directory,
-    parse_segment_file,
 )
 
 __all__ = [
@@ -32,8 +32,6 @@ __all__ = [
     "list_partition",
     "verify_partition",
 ]
-
-LOG_STARTS_FILE = "log-start-offset-checkpoint"
 
 
 @dataclass(slots=True)
@@ -97,43 +95,35 @@ def verify_partition(
 def list_partition(fs: FileSystem, path: str) -> PartitionFiles:
     """Look at the names in a partition's directory."""
     try:
-        entries = sorted(fs.list(path))
+        listed = list_files(fs, path)
     except OSError as error:
         return PartitionFiles(path, (), findings=[Finding(Kind.DAMAGE, path, told(error))])
-    names = [entry.name for entry in entries if not entry.is_directory]
-    found = PartitionFiles(path, names)
-    for entry in entries:
-        if entry.is_directory and parse_segment_file(entry.name) is not None:
-            cause = "it is a directory, not a file: move it away"
-            found.findings.append(Finding(Kind.DAMAGE, f"{path}/{entry.name}", cause))
-    kinds: dict[int, set[FileKind]] = {}
-    for name in names:
-        file = parse_segment_file(name)
-        if file is None:
-            continue
-        if file.transient is not Transient.NONE:
-            cause = f"left by a crash or on its way out ({file.transient.value}); the next opening sees to it"
-            found.findings.append(Finding(Kind.NOTE, f"{path}/{name}", cause))
-        elif file.kind is FileKind.SNAPSHOT:
-            found.snapshots.append((file.offset, name))
-        else:
-            kinds.setdefault(file.offset, set()).add(file.kind)
-    bases = sorted(base for base, has in kinds.items() if FileKind.LOG in has)
-    for base in sorted(kinds.keys() - set(bases)):
+    found = PartitionFiles(path, listed.names)
+    for name in listed.misplaced:
+        cause = "it is a directory, not a file: move it away"
+        found.findings.append(Finding(Kind.DAMAGE, f"{path}/{name}", cause))
+    for name, file in listed.transient.items():
+        cause = f"left by a crash or on its way out ({file.transient.value}); the next opening handles it"
+        found.findings.append(Finding(Kind.NOTE, f"{path}/{name}", cause))
+    for offset in listed.snapshots:
+        found.snapshots.append((offset, format_segment_file(offset, FileKind.SNAPSHOT)))
+    for base in listed.orphans:
         found.findings.append(
             Finding(
                 Kind.NOTE, f"{path}/{base:020d}.*", "index files without a log; the next opening removes them"
             )
         )
-    if not bases:
+    if not listed.segments:
         cause = "it has no segment: the next opening begins a new one"
         found.findings.append(Finding(Kind.NOTE, path, cause))
-    for base, following in zip(bases, [*bases, None][1:], strict=True):
+    following: list[int | None] = [*(one.base_offset for one in listed.segments[1:]), None]
+    for one, ends in zip(listed.segments, following, strict=False):
         try:
-            size = fs.stat(f"{path}/{format_segment_file(base, FileKind.LOG)}").size
+            size = fs.stat(f"{path}/{one.log_name}").size
         except OSError:  # checking it will tell why
             size = 0
-        found.segments.append(SegmentPlace(path, base, frozenset(kinds[base]), following, size))
+        kinds = one.kinds - {FileKind.SNAPSHOT}
+        found.segments.append(SegmentPlace(path, one.base_offset, kinds, ends, size))
     return found
 
 
@@ -203,7 +193,9 @@ def _from_log_start(fs: FileSystem, path: str, epochs: Mapping[int, int], end: i
     root, _, name = path.rpartition("/")
     try:
         partition = parse_partition_directory(name).topic_partition
-        start = read_offset_checkpoint(fs, f"{root}/{LOG_STARTS_FILE}").get(partition, 0)
+        told_elsewhere: list[Skipped] = []
+        starts = read_checkpoint(fs, root, Checkpoint.LOG_STARTS, told_elsewhere.append)
+        start = starts.get(partition, 0)
     except (*UNREADABLE, InvalidInputError):  # told of elsewhere
         start = 0
     ordered = sorted(epochs.items(), key=lambda item: item[1])

@@ -1,9 +1,9 @@
 """A large segment checked in pieces, anywhere and in any order, and the pieces put together.
 
 1. `plan_pieces` cuts a segment at entries of its offset index.
-2. `verify_piece` checks the batches of a piece, and the index entries that belong to them, by the very
-   checks of `segment`. It answers a few numbers: is all as it should be, and what the neighbours must fit.
-3. `stitch` compares neighbours: offsets go on growing, and no time entry of a later piece is below a
+2. `verify_piece` checks the batches of a piece, and the index entries that belong to them, by the very checks
+   of `segment`. It answers a few numbers: is all as it should be, and what the neighbours must fit.
+3. `stitch` compares neighbours: offsets continue growing, and no time entry of a later piece is below a
    timestamp of an earlier one, and no abort without an entry ends a transaction with records before it.
 
 Pieces only say whether a segment is sound. Where they do not fit, or one has something to tell, the segment
@@ -121,7 +121,7 @@ def verify_piece(fs: FileSystem, piece: Piece, *, deep: bool = False) -> PieceFa
 
 
 def stitch(place: SegmentPlace, pieces: Sequence[PieceFacts]) -> SegmentSummary | None:
-    """A segment from its pieces in order; None where it has to be checked whole."""
+    """A segment from its pieces in order; None if it has to be checked whole."""
     if not all(piece.sound for piece in pieces):
         return None
     epochs: dict[int, int] = {}

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 
 from tidelog.errors import InvalidInputError, TidelogError
+from tidelog.layout.roots import Checkpoint, Skipped, read_checkpoint
 from tidelog.manager.metadata.files import METADATA_DIRECTORY, read_cluster_metadata
 from tidelog.manager.verification.findings import UNREADABLE, Finding, Kind, told
 from tidelog.manager.verification.partition import PartitionFacts, verify_partition
-from tidelog.storage import FileSystem, read_offset_checkpoint
+from tidelog.storage import FileSystem
 from tidelog.storage.local import LINK_REFUSED
 from tidelog.storage.metadata import format_id, read_meta_properties
 from tidelog.storage.names import (
@@ -25,10 +26,10 @@ from tidelog.types import TopicPartition
 __all__ = ["partition_directories", "verify_root", "verify_root_files"]
 
 _CHECKPOINTS = {
-    "recovery-point-offset-checkpoint": "recovery point",
-    "log-start-offset-checkpoint": "log start",
-    "replication-offset-checkpoint": "high watermark",
-    "cleaner-offset-checkpoint": "cleaner's offset",
+    Checkpoint.RECOVERY_POINTS: "recovery point",
+    Checkpoint.LOG_STARTS: "log start",
+    Checkpoint.HIGH_WATERMARKS: "high watermark",
+    Checkpoint.CLEANED: "cleaner's offset",
 }
 _KAFKAS_OWN = frozenset({"remote-log-index-cache"})
 
@@ -36,8 +37,8 @@ _KAFKAS_OWN = frozenset({"remote-log-index-cache"})
 def partition_directories(fs: FileSystem, root: str) -> tuple[dict[str, TopicPartition], list[Finding]]:
     """The live partitions' directories by name, and what else there is.
 
-    InvalidInputError where there is no partition, and nothing that says that this is a root: all would be
-    well with any directory otherwise.
+    InvalidInputError if there is no partition, and nothing that says that this is a root: all would be well
+    with any directory otherwise.
     """
     found, findings = {}, []
     for entry in sorted(fs.list(root)):
@@ -88,8 +89,8 @@ def verify_root_files(
     """Check what lies in the root itself, against its partitions."""
     yield from _identity(fs, f"{root}/{META_PROPERTIES_FILE}")
     yield from _journal(fs, root)
-    for name, what in _CHECKPOINTS.items():
-        yield from _checkpoint(fs, f"{root}/{name}", what, partitions)
+    for kind, what in _CHECKPOINTS.items():
+        yield from _checkpoint(fs, root, kind, what, partitions)
     try:
         metadata = read_cluster_metadata(fs, root)
     except (OSError, TidelogError) as error:
@@ -140,13 +141,20 @@ def _identity(fs: FileSystem, path: str) -> Iterator[Finding]:
 
 
 def _checkpoint(
-    fs: FileSystem, path: str, what: str, partitions: Mapping[TopicPartition, PartitionFacts]
+    fs: FileSystem,
+    root: str,
+    kind: Checkpoint,
+    what: str,
+    partitions: Mapping[TopicPartition, PartitionFacts],
 ) -> Iterator[Finding]:
+    path = f"{root}/{kind.value}"
+    unreadable: list[Skipped] = []
     try:
-        offsets = read_offset_checkpoint(fs, path)
+        offsets = read_checkpoint(fs, root, kind, unreadable.append)
     except UNREADABLE as error:
         yield Finding(Kind.DAMAGE, path, told(error))
         return
+    yield from (Finding(Kind.DAMAGE, one.path, one.reason) for one in unreadable)
     for partition, offset in offsets.items():
         facts = partitions.get(partition)
         if facts is None:

@@ -4,7 +4,7 @@ Log. Every batch is whole, its checksum right, its offsets grow and lie in [base
 
 Offset index (offset, position). Offsets and positions grow; a batch begins at the position, and its base
 offset is not above the entry's: whoever looks for that offset or a later one and starts there misses nothing.
-(Entries that old versions wrote for a whole append may name an offset behind the batch.)
+(Entries that old versions wrote for a whole append may name an offset after the batch.)
 
 Time index (timestamp, offset). Both grow; the batch that holds the offset has that largest timestamp, and no
 batch before it a larger one: whoever looks for a later time and starts there misses nothing.
@@ -46,7 +46,7 @@ MAX_FINDINGS = 1000
 
 _RUN = 1 << 16
 _TRIES = 5
-"""Looks at a log that is written meanwhile."""
+"""Looks at a log that is written in the meantime."""
 
 OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
 TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
@@ -134,7 +134,7 @@ class SegmentFacts:
 
     @property
     def next_offset(self) -> int:
-        """The offset behind the last sound batch."""
+        """The offset after the last sound batch."""
         return int(self.last[-1]) + 1 if len(self.last) else self.base_offset
 
 
@@ -192,7 +192,7 @@ def _verify_log(fs: FileSystem, place: SegmentPlace, deep: bool, known: BatchTab
 
 
 def _scan_steadily(fs: FileSystem, path: str, deep: bool) -> LogScan:
-    """All of a log; once more where its writer has changed it meanwhile."""
+    """All of a log; once more where its writer has changed it in the meantime."""
     for tries in range(_TRIES):
         log = FileReader.open(fs, path)
         found = scan_log(log, 0, min(log.size, LARGEST_READ), path, deep)
@@ -348,7 +348,7 @@ def _offset_index(data: bytes, path: str, facts: SegmentFacts, last: bool) -> It
         yield Finding(Kind.DAMAGE, path, cause, index * OFFSET_ENTRY.itemsize, int(offsets[index]))
     if facts.sound == facts.size:
         for index in np.flatnonzero(positions >= facts.size)[:1]:
-            cause = f"entry ({offsets[index]}, {positions[index]}) lies behind the log's end"
+            cause = f"entry ({offsets[index]}, {positions[index]}) lies past the log's end"
             yield Finding(Kind.DAMAGE, path, cause, int(index) * OFFSET_ENTRY.itemsize, int(offsets[index]))
 
 
@@ -373,7 +373,7 @@ def _time_index(data: bytes, path: str, facts: SegmentFacts, last: bool) -> Iter
             cause += f"the batch there has {facts.timestamp[batch[index]]}"
         yield Finding(Kind.DAMAGE, path, cause, index * TIME_ENTRY.itemsize, int(offsets[index]))
     if len(beyond) and facts.sound == facts.size:
-        cause = f"entry ({times[count]}, {offsets[count]}) lies behind the log's end"
+        cause = f"entry ({times[count]}, {offsets[count]}) lies past the log's end"
         yield Finding(Kind.DAMAGE, path, cause, count * TIME_ENTRY.itemsize, int(offsets[count]))
 
 
@@ -399,7 +399,7 @@ def _txn_index(data: bytes, path: str, facts: SegmentFacts, last: bool) -> Itera
                 yield Finding(Kind.DAMAGE, path, cause, at, end)
         elif facts.sound == facts.size and end >= facts.next_offset:
             yield Finding(
-                Kind.DAMAGE, path, f"the entry's last offset {end} lies behind the log's end", at, end
+                Kind.DAMAGE, path, f"the entry's last offset {end} lies past the log's end", at, end
             )
 
     for batch in facts.aborts[~np.isin(facts.last[facts.aborts], lasts)].tolist():

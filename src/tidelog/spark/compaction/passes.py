@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from tidelog.cleanup.aborted import MetData
-from tidelog.cleanup.bounded import Bounded, bounded
-from tidelog.cleanup.passes import MappedRange, Round
 from tidelog.cleanup.rewriting import RewriteStats
+from tidelog.cleanup.rounds import MappedRange, Round
+from tidelog.cleanup.segment_bounds import Bounded, bounded
 from tidelog.errors import IndexOffsetOverflowError
 from tidelog.index import AbortedTxn
-from tidelog.spark.compaction.staging import swap_in, sweep
+from tidelog.spark.compaction.staged_segments import swap_in, sweep
 from tidelog.spark.compaction.tasks import (
     GroupDone,
     GroupSplit,
@@ -39,7 +39,7 @@ from tidelog.spark.compaction.tasks import (
     RewriteWork,
     SegmentSplit,
 )
-from tidelog.spark.jobs import pack
+from tidelog.spark.runtime.jobs import pack
 
 __all__ = ["DistributedPasses", "Run"]
 
@@ -50,7 +50,7 @@ Run = Callable[[Callable[[int, Any], Any], Sequence[Any]], list[Any]]
 class DistributedPasses:
     """Passes done by the tasks of `run`, each of about `share_bytes`, each with a map of `dedupe_bytes`.
 
-    `staging` is a directory that each round makes anew; `gate` is held while segments take their places.
+    `staging` is a directory that each round makes again; `gate` is held while segments take their places.
     """
 
     def __init__(

@@ -6,7 +6,7 @@
 3. RewriteWork  groups of segments, each into a `.cleaned` segment in a directory of the attempt's own
 
 The local cleaner's map ends at the first record with a key that comes when it is full. Where merging would
-fill the map, that record lies in the part that does, or behind it: the part is mapped again, on top of all
+fill the map, that record lies in the part that does, or after it: the part is mapped again, on top of all
 before it. So the round ends at the very record at which the local one does.
 
 Attempts never share a file; what comes back names the files of the one that was not lost.
@@ -18,15 +18,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tidelog.cleanup.aborted import CleanedTransactions, MetData, TransactionSpan
-from tidelog.cleanup.bounded import Bounded
 from tidelog.cleanup.groups import GroupRules, rewrite_group
 from tidelog.cleanup.mapping import map_segments, walk
 from tidelog.cleanup.offset_map import FrozenMap, OffsetMap
 from tidelog.cleanup.rewriting import RewriteStats
+from tidelog.cleanup.segment_bounds import Bounded
 from tidelog.errors import IndexOffsetOverflowError, InvalidInputError
 from tidelog.index import AbortedTxn
 from tidelog.segment import SealedSegment
-from tidelog.spark.compaction.staging import map_file, own_name, write_file
+from tidelog.spark.compaction.staged_segments import map_file, own_name, write_file
 from tidelog.storage import Directory
 
 __all__ = [
@@ -261,7 +261,7 @@ class GroupDone:
     """The directory that its `.cleaned` segment is in; None if the group stays."""
     stats: RewriteStats
     overflow: str | None = None
-    """Why it could not be written: its offsets reach too far. Those behind it were not looked at then."""
+    """Why it could not be written: its offsets reach too far. Those after it were not looked at then."""
 
 
 @dataclass(frozen=True, slots=True)

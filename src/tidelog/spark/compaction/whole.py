@@ -17,11 +17,13 @@ from tidelog.cleanup.offset_map import OffsetMap
 from tidelog.cleanup.splitting import clean_splitting
 from tidelog.config import LogConfig
 from tidelog.errors import CorruptRecordError, InvalidIndexError, InvalidInputError
+from tidelog.layout.partitions import list_partition
 from tidelog.log import Log
 from tidelog.manager.store.partition import Partition
 from tidelog.segment import Segment
-from tidelog.spark.compaction.staging import bring, own_name, swap_in
-from tidelog.spark.jobs import Bin
+from tidelog.spark.compaction.staged_segments import bring, own_name, swap_in
+from tidelog.spark.runtime.jobs import Bin
+from tidelog.storage import LOCAL
 from tidelog.storage.names import SEGMENT_FILES, FileKind, Transient, format_segment_file, parse_segment_file
 
 __all__ = ["WholeDone", "WholeSplit", "WholeWork", "put_in_place"]
@@ -129,7 +131,7 @@ def put_in_place(partition: Partition, staged: Path) -> None:
 
     A new segment stands for those from its base offset on up to where the copy's next one begins. Where the
     log has none that begins there, it holds what was split off the one before, and maybe more: both are put
-    in place together, or records would be in neither meanwhile.
+    in place together, or records would be in neither in the meantime.
     """
     log = partition.log
     places: list[tuple[list[int], list[Segment]]] = []
@@ -147,12 +149,7 @@ def put_in_place(partition: Partition, staged: Path) -> None:
 
 def _new(staged: Path, live: Path, active: int) -> list[tuple[int, int]]:
     """The sealed segments of a copy that are not links to the log's own, and where the next ones begin."""
-    bases = sorted(
-        file.offset
-        for path in staged.iterdir()
-        if (file := parse_segment_file(path.name)) is not None
-        and (file.kind, file.transient) == (FileKind.LOG, Transient.NONE)
-    )
+    bases = [one.base_offset for one in list_partition(LOCAL, str(staged)).segments]
     return [
         (base, end)
         for base, end in pairwise(bases)

@@ -1,0 +1,1 @@
+"""Bytes on a connection <-> Kafka's messages: frames, headers, versions, encoding."""

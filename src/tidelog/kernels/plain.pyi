@@ -1,6 +1,0 @@
-class PlainBatch:
-    size: int
-    last_offset: int
-    max_timestamp: int
-    def __init__(self, max_bytes: int, before_ms: int, after_ms: int, keyed: bool) -> None: ...
-    def take(self, data: bytes, next_offset: int, leader_epoch: int, now_ms: int) -> bytearray | None: ...

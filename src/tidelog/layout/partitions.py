@@ -1,0 +1,116 @@
+"""A partition's directory as one listing: its segments, and the files that are on their way in or out.
+
+    <base offset>.log, .index, .timeindex, .txnindex     a segment; the log makes it one
+    <offset>.snapshot                                     the producers' state at an offset
+    any of them with .cleaned, .swap or .deleted          transient: the next opening decides about it
+
+`PartitionFiles.of` is made from names alone, wherever they come from: a local directory (`list_partition`),
+an object store, a simulated disk. Loading, scans, verification, recovery and compaction begin here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from tidelog.storage import FileSystem
+from tidelog.storage.names import (
+    SEGMENT_FILES,
+    FileKind,
+    SegmentFileName,
+    Transient,
+    format_segment_file,
+    parse_segment_file,
+)
+
+__all__ = ["PartitionFiles", "SegmentFiles", "list_partition", "log_sizes"]
+
+_SEGMENT_KINDS = frozenset(SEGMENT_FILES)
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFiles:
+    """A segment: its base offset and the files it has."""
+
+    base_offset: int
+    kinds: frozenset[FileKind]
+
+    @property
+    def log_name(self) -> str:
+        """The name of its log file."""
+        return format_segment_file(self.base_offset, FileKind.LOG)
+
+
+@dataclass(frozen=True)
+class PartitionFiles:
+    """What the names in a partition's directory say."""
+
+    names: tuple[str, ...]
+    """The files, as they were listed."""
+    parsed: Mapping[str, SegmentFileName]
+    """Those that are a segment's or a snapshot's, by name, transient ones too."""
+    misplaced: tuple[str, ...] = ()
+    """Directories that have the name of a segment's file."""
+
+    @classmethod
+    def of(cls, entries: Iterable[tuple[str, bool]]) -> PartitionFiles:
+        """The picture of names, each with whether it is a directory."""
+        names: list[str] = []
+        parsed: dict[str, SegmentFileName] = {}
+        misplaced = []
+        for name, is_directory in entries:
+            file = parse_segment_file(name)
+            if is_directory:
+                misplaced += [name] if file is not None else []
+                continue
+            names.append(name)
+            if file is not None:
+                parsed[name] = file
+        return cls(tuple(names), parsed, tuple(misplaced))
+
+    @cached_property
+    def kinds(self) -> Mapping[int, frozenset[FileKind]]:
+        """Which settled files there are, by the offset in their names, ascending."""
+        found: dict[int, set[FileKind]] = {}
+        for file in self.parsed.values():
+            if file.transient is Transient.NONE:
+                found.setdefault(file.offset, set()).add(file.kind)
+        return {offset: frozenset(found[offset]) for offset in sorted(found)}
+
+    @cached_property
+    def transient(self) -> Mapping[str, SegmentFileName]:
+        """The files that the next opening decides about, by name."""
+        return {name: file for name, file in self.parsed.items() if file.transient is not Transient.NONE}
+
+    @cached_property
+    def segments(self) -> tuple[SegmentFiles, ...]:
+        """The segments by base offset."""
+        return tuple(SegmentFiles(base, kinds) for base, kinds in self.kinds.items() if FileKind.LOG in kinds)
+
+    @property
+    def snapshots(self) -> list[int]:
+        """The offsets of the snapshots of the producers' state."""
+        return [offset for offset, kinds in self.kinds.items() if FileKind.SNAPSHOT in kinds]
+
+    @property
+    def orphans(self) -> list[int]:
+        """The offsets of index files whose log is missing."""
+        return [
+            offset
+            for offset, kinds in self.kinds.items()
+            if FileKind.LOG not in kinds and kinds & _SEGMENT_KINDS
+        ]
+
+
+def list_partition(fs: FileSystem, path: str) -> PartitionFiles:
+    """List a partition's directory."""
+    return PartitionFiles.of(
+        (entry.name, entry.is_directory) for entry in sorted(fs.list(path), key=lambda one: one.name)
+    )
+
+
+def log_sizes(fs: FileSystem, path: str, files: PartitionFiles | None = None) -> dict[int, int]:
+    """The bytes of a partition's log files, by base offset."""
+    listed = list_partition(fs, path) if files is None else files
+    return {one.base_offset: fs.stat(f"{path}/{one.log_name}").size for one in listed.segments}

@@ -1,0 +1,322 @@
+"""A file system on which work is rehearsed: it reads another one, and keeps every change in memory.
+
+Whoever works on it finds what it has done; the other file system is never written to. So a dry run is the
+real work, done here. Cutting a file costs nothing, however long it is; what is written to is held in memory.
+Files are looked at only as far as the work looks at them. They are read, never mapped: others may cut
+them meanwhile. One rehearsal is for one job, on any number of threads.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import threading
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tidelog.errors import InvalidIndexError
+from tidelog.storage import File, FileSystem
+from tidelog.storage.files import LARGEST_READ, DirEntry, FileStat, FileState, Mapping
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer, StrPath
+
+__all__ = ["Rehearsal"]
+
+_numbers = itertools.count(1)
+
+
+class _Content:
+    """The bytes of a file: another file's up to a length, until something is written to it."""
+
+    def __init__(self, source: File | None = None) -> None:
+        self._lock = threading.RLock()
+        self._source = source
+        self._length = 0 if source is None else source.size()
+        self._bytes = bytearray()
+        self.number = next(_numbers)
+        self.changes = 0
+        self.mtime_ms = time.time_ns() // 1_000_000
+
+    @property
+    def size(self) -> int:
+        return self._length if self._source is not None else len(self._bytes)
+
+    def own(self) -> bytearray:
+        """Its bytes, here."""
+        with self._lock:
+            if self._source is not None:
+                self._bytes = bytearray(self._source.pread(self._length, 0))
+                self._source.close()
+                self._source = None
+            self.changes += 1
+            return self._bytes
+
+    def resize(self, size: int) -> None:
+        with self._lock:
+            self.changes += 1
+            if self._source is not None and size <= self._length:
+                self._length = size
+                return
+            data = self.own()
+            try:
+                if size <= len(data):
+                    del data[size:]
+                else:
+                    data.extend(bytes(size - len(data)))
+            except BufferError:  # somebody looks at it, and goes on to see what it was
+                self._bytes = bytearray(data[:size]) + bytes(max(size - len(data), 0))
+
+    def read(self, n: int, position: int) -> bytes:
+        with self._lock:
+            if self._source is not None:
+                return self._source.pread(max(min(n, self._length - position), 0), position)
+            return bytes(self._bytes[position : position + n])
+
+    def write(self, data: ReadableBuffer, position: int) -> int:
+        with self._lock:
+            size = memoryview(data).nbytes
+            if position + size > self.size:
+                self.resize(position + size)
+            self.own()[position : position + size] = memoryview(data).cast("B")
+            return size
+
+    def view(self, size: int) -> memoryview:
+        with self._lock:
+            if self._source is not None:
+                return _copied(self._source, min(size, self._length))
+            return memoryview(bytes(self._bytes[:size]))
+
+    def close(self) -> None:
+        with self._lock:
+            if self._source is not None:
+                self._source.close()
+
+
+def _copied(source: File, size: int) -> memoryview:
+    """A file's first bytes, copied: whoever holds no lock must not touch what another process may cut off."""
+    if size > LARGEST_READ:
+        raise InvalidIndexError(f"{source.path} has {size} bytes: no such file has more than {LARGEST_READ}")
+    return memoryview(source.pread(size, 0))
+
+
+class _Memory:
+    """A writable view."""
+
+    def __init__(self, data: bytearray, size: int) -> None:
+        self._view = memoryview(data)[:size]
+
+    @property
+    def buffer(self) -> memoryview:
+        return self._view
+
+    def flush(self) -> None:
+        """There is no disk."""
+
+    def close(self) -> None:
+        self._view.release()
+
+
+class _RehearsedFile:
+    """An open file."""
+
+    def __init__(self, path: str, content: _Content) -> None:
+        self._content = content
+        self.path = path
+
+    def size(self) -> int:
+        return self._content.size
+
+    def state(self) -> FileState:
+        return FileState(0, self._content.number, self._content.size, self._content.changes)
+
+    def pread(self, n: int, position: int) -> bytes:
+        return self._content.read(n, position)
+
+    def pread_into(self, buffer: memoryview, position: int) -> int:
+        data = self._content.read(buffer.nbytes, position)
+        buffer.cast("B")[: len(data)] = data
+        return len(data)
+
+    def pwrite(self, data: ReadableBuffer, position: int) -> int:
+        return self._content.write(data, position)
+
+    def pwritev(self, buffers: Sequence[ReadableBuffer], position: int) -> int:
+        return self._content.write(b"".join(memoryview(one).cast("B") for one in buffers), position)
+
+    def truncate(self, size: int) -> None:
+        self._content.resize(size)
+
+    def allocate(self, position: int, n: int) -> None:
+        if position + n > self._content.size:
+            self._content.resize(position + n)
+
+    def reserve(self, position: int, n: int) -> bool:
+        """There is no disk space to set aside."""
+        return False
+
+    def sync(self) -> None:
+        """There is no disk."""
+
+    def map_readonly(self, size: int | None = None, *, ahead: bool = False) -> memoryview:
+        return self._content.view(self._content.size if size is None else min(size, self._content.size))
+
+    def map_writable(self, size: int | None = None) -> Mapping:
+        return _Memory(self._content.own(), self._content.size if size is None else size)
+
+    def close(self) -> None:
+        """The content stays: another may open it."""
+
+
+class _FoundFile(_RehearsedFile):
+    """A file that is only read, as it is."""
+
+    def close(self) -> None:
+        self._content.close()
+
+
+class Rehearsal:
+    """Reads another file system; what is changed is changed here."""
+
+    def __init__(self, inner: FileSystem) -> None:
+        self._inner = inner
+        self._lock = threading.RLock()
+        self._files: dict[str, _Content | None] = {}
+        """What was opened to be written, made or renamed; None for what was removed."""
+        self._directories: dict[str, bool] = {}
+        """Directories that were made; False for those that were removed."""
+
+    def close(self) -> None:
+        """Let go of what was opened."""
+        for content in self._files.values():
+            if content is not None:
+                content.close()
+
+    def list(self, path: StrPath) -> Sequence[DirEntry]:
+        """The entries of a directory, in no order."""
+        directory = os.fspath(path)
+        with self._lock:
+            made = self._directories.get(directory)
+            if made is False:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), directory)
+            found = {} if made else {entry.name: entry for entry in self._inner.list(directory)}
+            for name, there in self._changes(directory).items():
+                found.pop(name, None)
+                if there is not None:
+                    found[name] = DirEntry(name, there)
+            return list(found.values())
+
+    def _changes(self, directory: str) -> dict[str, bool | None]:
+        """The names in a directory that are not as they were: whether each is a directory; None for gone."""
+        changes: dict[str, bool | None] = {}
+        for path, content in self._files.items():
+            above, _, name = path.rpartition("/")
+            if above == directory:
+                changes[name] = None if content is None else False
+        for path, made in self._directories.items():
+            above, _, name = path.rpartition("/")
+            if above == directory:
+                changes[name] = True if made else None
+        return changes
+
+    def stat(self, path: StrPath) -> FileStat:
+        """Size, modification time and kind."""
+        name = os.fspath(path)
+        with self._lock:
+            if name in self._files:
+                content = self._existing(name)
+                return FileStat(content.size, content.mtime_ms, False)
+            if name in self._directories:
+                if not self._directories[name]:
+                    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+                return FileStat(0, 0, True)
+            return self._inner.stat(name)
+
+    def exists(self, path: StrPath) -> bool:
+        """Whether the name leads to something."""
+        name = os.fspath(path)
+        with self._lock:
+            if name in self._files:
+                return self._files[name] is not None
+            return self._directories[name] if name in self._directories else self._inner.exists(name)
+
+    def is_link(self, path: StrPath) -> bool:
+        """Whether the name is a symbolic link."""
+        name = os.fspath(path)
+        return name not in self._files and name not in self._directories and self._inner.is_link(name)
+
+    def set_mtime(self, path: StrPath, mtime_ms: int) -> None:
+        """Set the time of last modification."""
+        with self._lock:
+            self._taken(os.fspath(path)).mtime_ms = mtime_ms
+
+    def make_directory(self, path: StrPath) -> None:
+        """Make a directory."""
+        with self._lock:
+            if self.exists(path):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), os.fspath(path))
+            self._directories[os.fspath(path)] = True
+
+    def open(self, path: StrPath, *, writable: bool = False, create: bool = False) -> File:
+        """Open a file to read, or to read and write."""
+        name = os.fspath(path)
+        with self._lock:
+            if name in self._files and (self._files[name] is not None or not create):
+                return _RehearsedFile(name, self._existing(name))
+            if create and not self.exists(name):
+                self._files[name] = content = _Content()
+                return _RehearsedFile(name, content)
+            if not writable and not create:
+                return _FoundFile(name, _Content(self._inner.open(name)))
+            if self._inner.is_link(name):
+                raise OSError(errno.ELOOP, "a symbolic link is not written to", name)
+            return _RehearsedFile(name, self._taken(name))
+
+    def _existing(self, name: str) -> _Content:
+        content = self._files[name]
+        if content is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+        return content
+
+    def _taken(self, name: str) -> _Content:
+        """A file's content, to be changed here."""
+        if name not in self._files:
+            stat = self._inner.stat(name)
+            content = _Content(self._inner.open(name))
+            content.mtime_ms = stat.mtime_ms
+            self._files[name] = content
+        return self._existing(name)
+
+    def rename(self, source: StrPath, target: StrPath) -> None:
+        """Give a file another name; directories are not renamed here."""
+        with self._lock:
+            content = self._taken(os.fspath(source))
+            self._files[os.fspath(target)] = content
+            self._files[os.fspath(source)] = None
+
+    def link(self, source: StrPath, target: StrPath) -> None:
+        """Give a file a second name."""
+        with self._lock:
+            if self.exists(target):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), os.fspath(target))
+            self._files[os.fspath(target)] = self._taken(os.fspath(source))
+
+    def unlink(self, path: StrPath) -> None:
+        """Take a name from a file."""
+        name = os.fspath(path)
+        with self._lock:
+            if not self.exists(name):
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+            self._files[name] = None
+
+    def remove_directory(self, path: StrPath) -> None:
+        """Remove an empty directory."""
+        with self._lock:
+            if self.list(path):
+                raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), os.fspath(path))
+            self._directories[os.fspath(path)] = False
+
+    def sync_directory(self, path: StrPath) -> None:
+        """There is no disk."""

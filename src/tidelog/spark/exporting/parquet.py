@@ -1,0 +1,210 @@
+"""Records -> Parquet files of about a size, one run of files for each date.
+
+Record batches come in offset order and may hold records of several dates (UTC, by the record's timestamp).
+Rows wait in memory until they make a row group; a file is closed when it has reached its size, or when more
+dates are open than is good for memory. Every file is written whole and synced under the name it is given;
+nothing here publishes it. What is written is synced by a thread of its own, so that the disk works while the
+next rows are compressed.
+
+Statistics are kept of offset and timestamp, in each row group: readers skip by them. Both are delta-encoded:
+offsets cost next to nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tidelog.spark.exporting.storage import Place
+
+__all__ = ["DatedFiles", "ParquetSettings", "WrittenFile", "parquet_writer"]
+
+NO_DATE = "__HIVE_DEFAULT_PARTITION__"
+"""What Hive calls a partition whose value is null."""
+
+_MAX_OPEN = 16
+_HAVE_LEVELS = ("zstd", "gzip", "brotli")
+_DELTA = ("offset", "timestamp")
+_US_PER_DAY = 86_400_000_000
+_WRITE_ROWS = 1 << 13  # 1,024 rows at a time, which is the default, cost 2 % more
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetSettings:
+    """How files are written."""
+
+    compression: str = "zstd"
+    compression_level: int | None = 1
+    file_bytes: int = 128 << 20
+    row_group_rows: int = 1 << 18
+    row_group_bytes: int = 32 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A whole file: its name in the place, the date of its records, and what it holds."""
+
+    path: str
+    date: str
+    records: int
+    size: int
+    first_offset: int
+    last_offset: int
+
+
+@dataclass(slots=True)
+class _OpenFile:
+    """A file in progress, and the rows that wait for it."""
+
+    path: str
+    date: str
+    writer: pq.ParquetWriter
+    sink: Any
+    waiting: list[pa.RecordBatch] = field(default_factory=list)
+    rows: int = 0
+    size: int = 0
+    records: int = 0
+    first_offset: int = -1
+    last_offset: int = -1
+
+
+class DatedFiles:
+    """Writes record batches of one schema, which has the columns `offset` and `timestamp`."""
+
+    def __init__(self, place: Place, prefix: str, schema: pa.Schema, settings: ParquetSettings) -> None:
+        """`prefix` is what the files' names in the place begin with."""
+        self._place = place
+        self._prefix = prefix
+        self._schema = schema
+        self._settings = settings
+        self._open: dict[str, _OpenFile] = {}  # the one written to last is last
+        self._count = 0
+        self._disk = ThreadPoolExecutor(1, "tidelog-sync")
+        self._syncing: Future[None] | None = None
+
+    def write(self, batch: pa.RecordBatch) -> Iterator[WrittenFile]:
+        """Take rows; yields the files that were closed."""
+        for date, rows in _by_date(batch):
+            file = self._open.pop(date, None) or self._begin(date)
+            self._open[date] = file
+            file.waiting.append(rows)
+            file.rows += rows.num_rows
+            file.size += rows.nbytes
+            if file.rows >= self._settings.row_group_rows or file.size >= self._settings.row_group_bytes:
+                self._write_group(file)
+                if file.sink.tell() >= self._settings.file_bytes:
+                    yield self._finish(self._open.pop(date))
+                else:
+                    self._hasten(file)
+            while len(self._open) > _MAX_OPEN:
+                yield self._finish(self._open.pop(next(iter(self._open))))
+
+    def close(self) -> Iterator[WrittenFile]:
+        """Close what is open."""
+        while self._open:
+            yield self._finish(self._open.pop(next(iter(self._open))))
+        self._disk.shutdown()
+
+    def _begin(self, date: str) -> _OpenFile:
+        path = f"{self._prefix}-{self._count}"
+        self._count += 1
+        sink = self._place.sink(path)
+        return _OpenFile(path, date, parquet_writer(sink, self._schema, self._settings), sink)
+
+    def _write_group(self, file: _OpenFile) -> None:
+        table = pa.Table.from_batches(file.waiting, self._schema)
+        offsets = table.column("offset")
+        if file.first_offset < 0:
+            file.first_offset = offsets[0].as_py()
+        file.last_offset = offsets[-1].as_py()
+        file.records += table.num_rows
+        file.writer.write_table(table, row_group_size=table.num_rows)
+        file.waiting, file.rows, file.size = [], 0, 0
+
+    def _hasten(self, file: _OpenFile) -> None:
+        """Have the thread sync a file, unless it is at it."""
+        if self._syncing is None or self._syncing.done():
+            self._synced()
+            self._syncing = self._disk.submit(self._place.hasten, file.path)
+
+    def _synced(self) -> None:
+        """Wait for the thread. A failed sync is told once, to whoever asked for it."""
+        if self._syncing is not None:
+            self._syncing.result()
+            self._syncing = None
+
+    def _finish(self, file: _OpenFile) -> WrittenFile:
+        if file.waiting:
+            self._write_group(file)
+        file.writer.close()
+        file.sink.close()
+        self._synced()
+        size = self._place.finish(file.path)
+        return WrittenFile(file.path, file.date, file.records, size, file.first_offset, file.last_offset)
+
+
+def parquet_writer(sink: Any, schema: pa.Schema, settings: ParquetSettings) -> pq.ParquetWriter:
+    """A writer of such a file."""
+    delta = [name for name in _DELTA if name in schema.names]
+    return pq.ParquetWriter(
+        sink,
+        schema,
+        compression=settings.compression,
+        compression_level=settings.compression_level if settings.compression in _HAVE_LEVELS else None,
+        write_statistics=delta,
+        use_dictionary=_dictionary_columns(schema),
+        column_encoding=dict.fromkeys(delta, "DELTA_BINARY_PACKED"),
+        write_batch_size=_WRITE_ROWS,
+    )
+
+
+def _dictionary_columns(schema: pa.Schema) -> list[str]:
+    """Columns in which values repeat: not the payloads, nor what is delta-encoded; and not the one that is
+    the same in all rows, which costs less as it is.
+    """
+    leaves = [leaf for column in schema for leaf in _leaves(column.name, column.type)]
+    return [
+        name for name in leaves if name not in ("key", "value", "value_invalid", "timestampType", *_DELTA)
+    ]
+
+
+def _leaves(name: str, kind: pa.DataType) -> Iterator[str]:
+    """The paths of the columns that Parquet stores for one of ours."""
+    if pa.types.is_struct(kind):
+        for inner in kind:
+            yield from _leaves(f"{name}.{inner.name}", inner.type)
+    elif pa.types.is_list(kind):
+        yield from _leaves(f"{name}.list.element", kind.value_type)
+    elif pa.types.is_map(kind):
+        yield from _leaves(f"{name}.key_value.key", kind.key_type)
+        yield from _leaves(f"{name}.key_value.value", kind.item_type)
+    else:
+        yield name
+
+
+def _by_date(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The rows of each date, in order; nearly always there is one."""
+    timestamps = batch.column("timestamp")
+    if timestamps.null_count == 0:
+        range_ = pc.min_max(timestamps.cast(pa.int64())).as_py()
+        first, last = range_["min"] // _US_PER_DAY, range_["max"] // _US_PER_DAY
+        if first == last:
+            yield _date(first), batch
+            return
+    days = np.floor_divide(timestamps.cast(pa.int64()).fill_null(0).to_numpy(), _US_PER_DAY)
+    is_null = timestamps.is_null()
+    for day in np.unique(days[~is_null.to_numpy(zero_copy_only=False)]).tolist():
+        yield _date(day), batch.filter(pc.and_not(pa.array(days == day), is_null))
+    if timestamps.null_count:
+        yield NO_DATE, batch.filter(is_null)
+
+
+def _date(day: int) -> str:
+    return str(np.datetime64(day, "D"))

@@ -1,0 +1,6 @@
+"""`ingest`: anything that Spark reads -> topics, resumable and exactly once.
+
+job       the entry: files, streams, DataFrames     files     files in batches, by a ledger
+ledger    which batch took which files              parquet   Parquet files read by the tasks themselves
+records   columns -> columns of records
+"""

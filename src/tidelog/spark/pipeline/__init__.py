@@ -1,0 +1,1 @@
+"""Jobs one after the other, from a YAML file."""

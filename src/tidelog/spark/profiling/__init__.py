@@ -1,0 +1,1 @@
+"""`profile`: what is in topics, by partition and hour."""

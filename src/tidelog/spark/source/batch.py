@@ -1,0 +1,171 @@
+"""Batch reads: options -> ranges -> splits, one or several small ones a Spark partition, read where Spark
+runs them.
+
+`partitions` runs once for a `load`, on the driver: what `latest` means is settled there. A split carries its
+tasks with it; an executor opens the files by itself and answers Arrow batches of bounded size. Before and
+after that it checks that the directory is still that of the topic that was planned (`topic_ids`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from tidelog.errors import InvalidInputError
+from tidelog.scanning.splits import Split, plan_splits
+from tidelog.spark.runtime.packing import pack_splits
+from tidelog.spark.runtime.shipping import Shipped
+from tidelog.spark.source.data_loss import LossPolicy
+from tidelog.spark.source.offsets import check_names, log_ends, resolve_range, select_partitions
+from tidelog.spark.source.options import LATEST, LATEST_OFFSET, Offsets, SourceOptions
+from tidelog.spark.source.schemas import Wanted
+from tidelog.spark.source.topic_ids import (
+    check_still,
+    for_each,
+    ids_by_url,
+    is_another,
+    recreated,
+    topic_id_at,
+)
+from tidelog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from tidelog.scanning.ranges import OffsetRange
+
+__all__ = [
+    "BatchReader",
+    "SplitPartition",
+    "check_batch_options",
+    "parts_of",
+    "plan_batch",
+    "read_part",
+    "splits_of",
+]
+
+MAX_ROWS = 1 << 16
+MAX_BYTES = 16 << 20
+_FEW_ROWS = 1 << 13
+_FEW_BYTES = 1 << 20
+"""Batches below these limits are put together."""
+
+
+class SplitPartition(InputPartition):
+    """Splits as Spark's partition: to be read by one task, one after the other."""
+
+    def __init__(self, splits: Sequence[Split], ids: Mapping[str, str] | None = None) -> None:
+        """`ids` has, by the directory's URL, the ids of the topics that they are of."""
+        self.splits = tuple(splits)
+        urls = {split.tasks[0].url for split in splits}
+        self.ids = {url: ids[url] for url in urls if url in ids} if ids else {}
+
+
+class BatchReader(Shipped, DataSourceReader):
+    """Reads the ranges that the options ask for."""
+
+    def __init__(self, options: SourceOptions, wanted: Wanted) -> None:
+        self._options = options
+        self._wanted = wanted
+
+    def partitions(self) -> list[InputPartition]:
+        """The splits; none if there is nothing to read."""
+        return list(plan_batch(self._options))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The records of a split. Spark hands out an empty partition where `partitions` found no split."""
+        if isinstance(partition, SplitPartition):
+            yield from read_part(partition, self._options, self._wanted)
+
+
+def check_batch_options(options: SourceOptions) -> None:
+    """Refuse options that mean nothing in a batch."""
+    if options.starting == LATEST or (
+        isinstance(options.starting, Offsets) and LATEST_OFFSET in options.starting.offsets.values()
+    ):
+        raise InvalidInputError("option startingOffsets: cannot be latest in a batch query")
+
+
+def plan_batch(options: SourceOptions) -> list[SplitPartition]:
+    """What the tasks of a batch query read."""
+    check_batch_options(options)
+    partitions = select_partitions(options)
+    for bound, option in (
+        (options.starting, options.starting_option),
+        (options.ending, options.ending_option),
+    ):
+        if bound is not None:
+            check_names(bound, option, partitions)
+    ids = ids_by_url(partitions)
+    ranges = for_each(partitions, lambda each: resolve_range(each, options, log_ends(each, options)))
+    return parts_of(splits_of(ranges, options), options, ids)
+
+
+def splits_of(ranges: list[OffsetRange], options: SourceOptions) -> list[Split]:
+    """Ranges cut as the options say."""
+    return plan_splits(
+        ranges,
+        committed_only=options.committed_only,
+        with_control=options.include_control_records,
+        max_bytes=options.max_bytes_per_partition,
+        max_records=options.max_records_per_partition,
+        min_splits=options.min_partitions,
+    )
+
+
+def parts_of(splits: list[Split], options: SourceOptions, ids: Mapping[str, str]) -> list[SplitPartition]:
+    """Splits shared out among tasks as the options say."""
+    packed = pack_splits(
+        splits,
+        max_bytes=options.max_bytes_per_partition,
+        min_tasks=options.min_partitions,
+        max_records=options.max_records_per_partition,
+    )
+    return [SplitPartition(group, ids) for group in packed]
+
+
+def read_part(part: SplitPartition, options: SourceOptions, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+    """The records of a Spark partition's splits, in batches that suit Spark: it takes them as they arrive,
+    and each costs it as much as hundreds of rows.
+    """
+    small: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in _read(part, options, wanted):
+        if batch.num_rows >= _FEW_ROWS or batch.nbytes >= _FEW_BYTES:
+            yield from _joined(small)
+            small, rows, size = [], 0, 0
+            yield batch
+            continue
+        small.append(batch)
+        rows += batch.num_rows
+        size += batch.nbytes
+        if rows >= _FEW_ROWS or size >= _FEW_BYTES:
+            yield from _joined(small)
+            small, rows, size = [], 0, 0
+    yield from _joined(small)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """Several small batches as one."""
+    if len(batches) < 2:
+        return batches
+    joined: list[pa.RecordBatch] = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return joined
+
+
+def _read(part: SplitPartition, options: SourceOptions, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+    policy = LossPolicy(options.fail_on_data_loss)
+    for split in part.splits:
+        url, name = split.tasks[0].url, TopicPartition(split.topic, split.partition)
+        known = part.ids.get(url)
+        found = topic_id_at(url) if known is not None else None
+        if is_another(known, found):
+            policy.lost(f"{recreated(name, known, found)}: what was planned of the old one cannot be read")
+            continue
+        for task in split.tasks:
+            for batch in policy.run(task, wanted.projection, max_rows=MAX_ROWS, max_bytes=MAX_BYTES):
+                shaped = wanted.shape(batch)
+                for start in range(0, shaped.num_rows, MAX_ROWS):
+                    yield shaped.slice(start, MAX_ROWS)
+        check_still(url, name, known)

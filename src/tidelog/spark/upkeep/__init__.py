@@ -1,0 +1,1 @@
+"""`verify`, `reindex`, `retention` and `trim`: the local commands, spread over tasks."""

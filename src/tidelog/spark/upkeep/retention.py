@@ -1,0 +1,239 @@
+"""`retention` and `trim` over whole roots: planned by tasks, a partition each, carried out by the driver.
+
+Finding out what goes is what takes time: a look at every segment of every partition. Deleting is a matter of
+names and is done under the root's lock, through the store, as the local commands do it; what the store then
+deletes is decided there once more, since things may have changed since the look: by a writer, or by recovery.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from tidelog.config import LogConfig
+from tidelog.errors import InvalidInputError
+from tidelog.manager.brokerconfig import BrokerConfig
+from tidelog.manager.publishing.waiting import open_waiting
+from tidelog.manager.upkeep.retention_plan import plan_root_retention
+from tidelog.manager.upkeep.trimming import plan_trim
+from tidelog.manager.upkeep.trimming import trim as trim_partition
+from tidelog.scanning.partitions import Partition, list_partitions
+from tidelog.spark.runtime.jobs import report_frame, run_job
+from tidelog.spark.sink.options import SinkOptions
+from tidelog.storage import LOCAL
+from tidelog.storage.names import CLUSTER_METADATA_TOPIC
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["RETENTION_SCHEMA", "TRIM_SCHEMA", "retention", "retention_is_due", "trim", "trim_is_due"]
+
+RETENTION_SCHEMA = pa.schema(
+    [
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("base_offset", pa.int64()),
+        pa.field("end_offset", pa.int64()),
+        pa.field("bytes", pa.int64()),
+        pa.field("reason", pa.string()),
+        pa.field("detail", pa.string()),
+    ]
+)
+"""A row for each segment that goes."""
+
+TRIM_SCHEMA = pa.schema(
+    [
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("log_start_offset", pa.int64()),
+        pa.field("new_log_start_offset", pa.int64()),
+        pa.field("segments", pa.int64()),
+        pa.field("bytes", pa.int64()),
+    ]
+)
+"""A row for each partition whose log start moves."""
+
+
+@dataclass(frozen=True, slots=True)
+class RootSplit:
+    """Some partitions of a root."""
+
+    root: str
+    names: tuple[str, ...]
+
+    @property
+    def size(self) -> int:
+        """How much there is to look at."""
+        return len(self.names)
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionWork:
+    """Plans retention."""
+
+    now_ms: int
+    settings: Mapping[str, str] = field(default_factory=dict)
+    defaults: LogConfig | None = None
+
+    def __call__(self, number: int, split: RootSplit) -> list[dict[str, Any]]:
+        """What goes of each partition."""
+        rows = []
+        names = list(split.names)
+        for one in plan_root_retention(LOCAL, split.root, names, self.now_ms, self.settings, self.defaults):
+            rows += _retention_rows(one.partition.topic, one.partition.partition, one.plan.deletions)
+        return rows
+
+
+def _retention_rows(topic: str, partition: int, deletions: Iterable[Any]) -> list[dict[str, Any]]:
+    return [
+        {
+            "topic": topic,
+            "partition": partition,
+            "base_offset": one.base_offset,
+            "end_offset": one.end_offset,
+            "bytes": one.size,
+            "reason": one.reason.value,
+            "detail": one.detail,
+        }
+        for one in deletions
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class TrimWork:
+    """Plans trimming."""
+
+    before_offset: int | None
+    before_ms: int | None
+
+    def __call__(self, number: int, split: RootSplit) -> list[dict[str, Any]]:
+        """Where each partition's log start moves to."""
+        there = list_partitions([f"{split.root}/{name}" for name in split.names])
+        return [row for one in there if (row := self._row(one)) is not None]
+
+    def _row(self, partition: Partition) -> dict[str, Any] | None:
+        plan = plan_trim(partition, before_offset=self.before_offset, before_ms=self.before_ms)
+        return _trim_row(plan) if plan.new_log_start_offset > plan.log_start_offset else None
+
+
+def _trim_row(plan: Any) -> dict[str, Any]:
+    return {
+        "topic": plan.partition.topic,
+        "partition": plan.partition.partition,
+        "log_start_offset": plan.log_start_offset,
+        "new_log_start_offset": plan.new_log_start_offset,
+        "segments": plan.segments,
+        "bytes": plan.size_bytes,
+    }
+
+
+def retention(
+    spark: SparkSession,
+    root: str | Path,
+    *,
+    topics: Iterable[str] | None = None,
+    dry_run: bool = False,
+    settings: Mapping[str, str] | None = None,
+    now_ms: int | None = None,
+    config: BrokerConfig | None = None,
+) -> DataFrame:
+    """Delete old segments by the topics' configs, as `tidelog retention` does; see RETENTION_SCHEMA.
+
+    `settings` (configs other than the topics') and `now_ms` are for a dry run. `config` is the broker's,
+    whose defaults topics have.
+    """
+    if (settings or now_ms is not None) and not dry_run:
+        raise InvalidInputError("settings and now_ms are for a dry run: what goes follows the topic's config")
+    options = SinkOptions.parse({"path": str(root)})
+    now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    splits = _splits(options.roots[0], topics)
+    defaults = None if config is None else config.topic_defaults
+    rows = _run(spark, RetentionWork(now, settings or {}, defaults), splits, RETENTION_SCHEMA)
+    if not dry_run and rows:
+        with open_waiting(options.roots, wait_ms=options.lock_timeout_ms, config=config) as store:
+            names = {(row["topic"], row["partition"]) for row in rows}
+            rows = []
+            for topic, number in sorted(names):
+                partition = store.partition(topic, number).topic_partition
+                for plan in store.apply_retention(partition).values():
+                    rows += _retention_rows(topic, number, plan.deletions)
+    return report_frame(spark, rows, RETENTION_SCHEMA)
+
+
+def trim(
+    spark: SparkSession,
+    root: str | Path,
+    *,
+    topics: Iterable[str] | None = None,
+    before_offset: int | None = None,
+    before_ms: int | None = None,
+    dry_run: bool = False,
+    config: BrokerConfig | None = None,
+) -> DataFrame:
+    """Delete the records below an offset, or up to the first one of a time or later; see TRIM_SCHEMA."""
+    if (before_offset is None) == (before_ms is None):
+        raise InvalidInputError("say up to where: one of before_offset and before_ms")
+    options = SinkOptions.parse({"path": str(root)})
+    splits = _splits(options.roots[0], topics)
+    rows = _run(spark, TrimWork(before_offset, before_ms), splits, TRIM_SCHEMA)
+    if not dry_run and rows:
+        with open_waiting(options.roots, wait_ms=options.lock_timeout_ms, config=config) as store:
+            chosen = [store.partition(row["topic"], row["partition"]) for row in rows]
+            rows = [
+                _trim_row(trim_partition(one, before_offset=before_offset, before_ms=before_ms))
+                for one in chosen
+            ]
+    return report_frame(spark, rows, TRIM_SCHEMA)
+
+
+def retention_is_due(root: str | Path, topics: Iterable[str] | None, now_ms: int) -> bool:
+    """Whether retention would delete something now: a look without Spark that ends with the first find."""
+    work = RetentionWork(now_ms)
+    return any(work(0, split) for split in _splits(str(root), topics))
+
+
+def trim_is_due(
+    root: str | Path,
+    topics: Iterable[str] | None,
+    *,
+    before_offset: int | None = None,
+    before_ms: int | None = None,
+) -> bool:
+    """Whether a trim would move a log start now, likewise."""
+    work = TrimWork(before_offset, before_ms)
+    return any(work(0, split) for split in _splits(str(root), topics))
+
+
+def _splits(root: str, topics: Iterable[str] | None) -> list[RootSplit]:
+    """The partitions of a root, a few at a time."""
+    named = None if topics is None else set(topics)
+    names = [str(one.topic_partition) for one in list_partitions(root)]
+    there = {name.rpartition("-")[0] for name in names}
+    for topic in sorted((named or set()) - there):
+        raise InvalidInputError(f"there is no topic {topic!r} in {root}")
+    wanted = [
+        name
+        for name in names
+        if name.rpartition("-")[0] != CLUSTER_METADATA_TOPIC
+        and (named is None or name.rpartition("-")[0] in named)
+    ]
+    each = max(len(wanted) // _MOST_SPLITS, 1)
+    return [RootSplit(root, tuple(wanted[at : at + each])) for at in range(0, len(wanted), each)]
+
+
+_MOST_SPLITS = 64
+
+
+def _run(
+    spark: SparkSession,
+    work: Callable[[int, Any], list[dict[str, Any]]],
+    splits: list[RootSplit],
+    schema: pa.Schema,
+) -> list[dict[str, Any]]:
+    rows = run_job(spark, work, splits, schema)
+    return sorted(rows, key=lambda row: (row["topic"], row["partition"], *list(row.values())[2:3]))

@@ -1,0 +1,1 @@
+"""Test suites of other projects, run against `tidelog serve`. Their sources are not here."""

@@ -1,0 +1,42 @@
+"""Responses and ticks that come earlier than expected."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.broker.asking import broker_on
+from tidelog import Store
+from tidelog.broker.effects import Effect, Event, Tick
+from tidelog.broker.executor import Executor, Ticket
+
+
+def test_a_response_may_come_before_it_is_waited_for() -> None:
+    async def run() -> object:
+        ticket = Ticket()
+        ticket.answer("response")
+        return await asyncio.wait_for(ticket.wait(), 5)
+
+    assert asyncio.run(run()) == "response"
+
+
+def test_a_later_wake_does_not_put_off_an_earlier_one(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = broker_on(store)
+    executor = Executor(broker)
+    ticks = asyncio.Event()
+
+    def step(event: Event, now_ms: int) -> list[Effect]:
+        assert isinstance(event, Tick)
+        ticks.set()
+        return []
+
+    async def run() -> None:
+        now_ms = broker.now_ms()
+        executor.wake(now_ms + 50)
+        executor.wake(now_ms + 60_000)
+        await asyncio.wait_for(ticks.wait(), 5)
+        executor.stop()
+
+    monkeypatch.setattr(executor.coordinators, "step", step)
+    asyncio.run(run())
