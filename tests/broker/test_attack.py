@@ -195,6 +195,7 @@ def test_half_requests_of_many_clients(kafka_broker: TestBroker) -> None:
             assert len(client.recv(size, socket.MSG_WAITALL)) == size
 
 
+@pytest.mark.kafka_broker(config={"auto.create.topics.enable": "false"})  # or the producer makes it again
 def test_topics_are_deleted_and_made_again_under_producers(kafka_broker: TestBroker) -> None:
     where = kafka_broker.bootstrap_servers
     admin = AdminClient({"bootstrap.servers": where})

@@ -65,3 +65,11 @@ def test_scans_see_the_same_files_here_and_through_fsspec(tmp_path: Path) -> Non
             ]
     finally:
         memory.rm("/listed", recursive=True)
+
+
+def test_a_directory_that_grows_while_it_is_listed_has_no_hole() -> None:
+    names = [f"{base:020d}.log" for base in (0, 10, 20, 30, 40)]
+    listings = iter([[names[0], names[2]], [names[0], names[1], names[2], names[4]]])
+    files = PartitionFiles.look(lambda: [(name, False) for name in next(listings)] + [("other", False)])
+    assert [segment.base_offset for segment in files.segments] == [0, 10, 20]
+    assert "other" in files.names

@@ -10,7 +10,7 @@ an object store, a simulated disk. Loading, scans, verification, recovery and co
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -27,6 +27,8 @@ from tidelog.storage.names import (
 __all__ = ["PartitionFiles", "SegmentFiles", "list_partition", "log_sizes"]
 
 _SEGMENT_KINDS = frozenset(SEGMENT_FILES)
+_DIGITS = 20
+"""Of the offset that a file's name begins with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,20 @@ class PartitionFiles:
                 parsed[name] = file
         return cls(tuple(names), parsed, tuple(misplaced))
 
+    @classmethod
+    def look(cls, list_names: Callable[[], Iterable[tuple[str, bool]]]) -> PartitionFiles:
+        """The picture of a directory that may grow while it is listed: it has no segment missing.
+
+        A listing is no snapshot. Of names that are added meanwhile it may have a later one and not an earlier
+        one. So it is listed twice: what is older than the first listing's last offset is all in the second.
+        """
+        last = max((name[:_DIGITS] for name, _ in list_names() if name[:_DIGITS].isdecimal()), default="")
+        return cls.of(
+            (name, is_directory)
+            for name, is_directory in list_names()
+            if name[:_DIGITS] <= last or not name[:_DIGITS].isdecimal()
+        )
+
     @cached_property
     def kinds(self) -> Mapping[int, frozenset[FileKind]]:
         """Which settled files there are, by the offset in their names, ascending."""
@@ -105,9 +121,7 @@ class PartitionFiles:
 
 def list_partition(fs: FileSystem, path: str) -> PartitionFiles:
     """List a partition's directory."""
-    return PartitionFiles.of(
-        (entry.name, entry.is_directory) for entry in sorted(fs.list(path), key=lambda one: one.name)
-    )
+    return PartitionFiles.look(lambda: sorted((entry.name, entry.is_directory) for entry in fs.list(path)))
 
 
 def log_sizes(fs: FileSystem, path: str, files: PartitionFiles | None = None) -> dict[int, int]:

@@ -204,7 +204,9 @@ class Partition:
 
     def files(self) -> PartitionFiles:
         """The files in the directory, listed now."""
-        return PartitionFiles.of(self.volume.names())
+        if "://" in self.url:  # an object store lists by name: what is added comes behind what was listed
+            return PartitionFiles.of(self.volume.names())
+        return PartitionFiles.look(self.volume.names)
 
     @cached_property
     def segments(self) -> tuple[SegmentFacts, ...]:

@@ -176,9 +176,8 @@ def _give(fs: FileSystem, partition: Partition, one: PendingPartition, runs: Seq
     done = _batches_there(partition, one, runs)
     config = partition.log.config
     limit = max(min(_APPEND_BYTES, config.max_segment_bytes // _PARTS_OF_SEGMENT), 1)
-    most = max(
-        config.segment_index_bytes // TimeIndex.ENTRY_SIZE - 1, 1
-    )  # an entry each at most, and one more
+    # An index gets at most an entry for each batch, and one when its segment is closed.
+    most = max(config.segment_index_bytes // TimeIndex.ENTRY_SIZE - 1, 1)
     unsynced = 0
     for run, in_a_row in zip(runs, _segments_in_a_row(runs), strict=True):
         skip = min(done, len(run.rows))
