@@ -15,8 +15,8 @@ from kio.serial import entity_reader
 from tests.broker.asking import decoded, frame_of, request
 from tidelog.broker.context import Broker
 from tidelog.broker.handlers.versions import unsupported_api_versions
-from tidelog.broker.wire.encoding import Kind, encoder_of
-from tidelog.broker.wire.lengths import skip_of
+from tidelog.broker.wire.encoding import Kind, encoder_of, varint
+from tidelog.broker.wire.lengths import check_of
 from tidelog.broker.wire.requests import (
     MalformedRequestError,
     UnsupportedVersionError,
@@ -89,13 +89,15 @@ def test_garbage_is_told_from_requests(damage: Any) -> None:
         decode_request(read_header(frame), frame)
 
 
-def sample(schema: Any) -> dict[str, Any]:
+def sample(schema: Any, *, tagged: bool = True) -> dict[str, Any]:
     """Values for a request: one item in every array."""
     values: dict[str, Any] = {}
     for field in dataclasses.fields(schema):
         kind = Kind.of(field)
+        if not tagged and field.metadata.get("tag") is not None:
+            continue
         if kind.entity is not None:
-            value: Any = sample(kind.entity)
+            value: Any = sample(kind.entity, tagged=tagged)
         elif kind.name in ("string", "bytes", "records", "uuid"):
             value = {"string": "ab", "uuid": uuid.UUID(int=1)}.get(kind.name, b"abc")
         else:
@@ -111,12 +113,47 @@ def test_lengths_that_lie_are_refused_before_anything_is_allocated(key: int) -> 
         schema: Any = load_request_schema(key, version)
         head = struct.pack(">hhih", key, version, 1, -1) + (b"\0" if schema.__flexible__ else b"")
         body = b"".join(map(bytes, encoder_of(schema)(sample(schema))))
-        assert skip_of(schema)(body, 0) == entity_reader(schema)(body, 0)[1] == len(body)
+        assert check_of(schema)(body, 0) is body
+        assert entity_reader(schema)(body, 0)[1] == len(body)
         for at in range(len(body)):
             for lie in (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x07", b"\x00\x01\x00\x00"):
                 frame = head + body[:at] + lie + body[at + len(lie) :]
                 with contextlib.suppress(MalformedRequestError):
                     decode_request(read_header(frame), frame)
+
+
+def tag_sections(schema: Any) -> int:
+    """How many lists of tagged fields a sample without such fields has."""
+    kinds = [Kind.of(field) for field in dataclasses.fields(schema) if field.metadata.get("tag") is None]
+    return 1 + sum(tag_sections(kind.entity) for kind in kinds if kind.entity is not None)
+
+
+@pytest.mark.parametrize("key", sorted(APIS))
+def test_tagged_fields_that_are_not_known_are_ignored(key: int) -> None:
+    schema: Any = load_request_schema(key, APIS[key].highest)
+    if not schema.__flexible__:
+        return
+    body = b"".join(map(bytes, encoder_of(schema)(sample(schema, tagged=False))))
+    message, _ = entity_reader(schema)(body, 0)
+    unknown = b"\x02" + b"".join(varint(tag) + varint(200) + bytes(200) for tag in (99, 70_000))
+    frame, put = body, 0
+    for at in reversed([at for at, byte in enumerate(body) if byte == 0]):
+        tried = frame[:at] + unknown + frame[at + 1 :]
+        with contextlib.suppress(ValueError, IndexError, struct.error):
+            if check_of(schema)(tried, 0) == body:
+                frame, put = tried, put + 1
+    assert put == tag_sections(schema)
+    assert entity_reader(schema)(check_of(schema)(frame, 0), 0)[0] == message
+
+
+def test_tagged_fields_that_are_not_known_go_from_within_known_ones() -> None:
+    schema: Any = load_request_schema(1, 17)
+    body = b"".join(map(bytes, encoder_of(schema)({"replica_state": {"replica_id": 3, "replica_epoch": 4}})))
+    state = struct.pack(">iq", 3, 4)
+    at = body.index(state)
+    longer = state + b"\x01\x07\x02hi"
+    frame = body[: at - 1] + bytes([len(longer)]) + longer + body[at + len(state) + 1 :]
+    assert check_of(schema)(frame, 0) == body
 
 
 def test_unknown_versions_are_refused_in_a_form_that_can_be_read(broker: Broker) -> None:

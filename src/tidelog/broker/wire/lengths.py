@@ -4,6 +4,9 @@ kio makes room for as many items as an array says it has before it reads the fir
 would take all memory, and the process with it. So a request is walked first, by the same schema: every
 length must fit into what is left of the frame, and null must be allowed where it stands. Nothing is decoded
 or allocated on the way. What is wrong is a ValueError, or an IndexError or struct.error where the frame ends.
+
+Newer clients may send tagged fields that the schema does not know. Kafka ignores them, kio refuses them: they
+are cut out on the way.
 """
 
 from __future__ import annotations
@@ -14,12 +17,17 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tidelog.broker.wire.encoding import FIXED_FORMATS, Kind
+from tidelog.broker.wire.encoding import FIXED_FORMATS, Kind, varint
 
-__all__ = ["Skip", "skip_of", "skip_varint"]
+__all__ = ["Check", "check_of", "skip_varint"]
 
-Skip = Callable[[bytes, int], int]
-"""Takes a frame and where a value begins; returns where it ends."""
+Check = Callable[[bytes, int], bytes]
+"""Takes a frame and where a message begins; returns the frame without tagged fields that are not known."""
+
+_Cut = tuple[int, int, bytes]
+"""A piece of a frame, from where to where, and what stands there instead."""
+_Skip = Callable[[bytes, int, list[_Cut]], int]
+"""Takes a frame and where a value begins; returns where it ends. Adds what is to be cut out of it."""
 
 _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
 _SIZES = {name: struct.calcsize(f">{code}") for name, code in FIXED_FORMATS.items()} | {"uuid": 16}
@@ -27,17 +35,27 @@ _NULL_ENTITY = 0xFF
 
 
 @functools.cache
-def skip_of(schema: Any) -> Skip:
-    """What walks over a message of a schema."""
+def check_of(schema: Any) -> Check:
+    """What checks a message of a schema."""
     walk = _entity(schema, bool(schema.__flexible__))
 
-    def skip(frame: bytes, at: int) -> int:
-        end = walk(frame, at)
+    def check(frame: bytes, at: int) -> bytes:
+        cuts: list[_Cut] = []
+        end = walk(frame, at, cuts)
         if end > len(frame):
             raise ValueError(f"the request ends {end - len(frame)} bytes early")
-        return end
+        return _edited(frame, 0, len(frame), cuts) if cuts else frame
 
-    return skip
+    return check
+
+
+def _edited(frame: bytes, start: int, end: int, cuts: list[_Cut]) -> bytes:
+    """A piece of a frame with what is cut out replaced."""
+    pieces = []
+    for first, last, instead in cuts:
+        pieces += [frame[start:first], instead]
+        start = last
+    return b"".join([*pieces, frame[start:end]])
 
 
 def skip_varint(frame: bytes, at: int) -> tuple[int, int]:
@@ -52,9 +70,9 @@ def skip_varint(frame: bytes, at: int) -> tuple[int, int]:
     raise ValueError("a number that does not end")
 
 
-def _entity(schema: type, flexible: bool) -> Skip:
-    steps: list[Skip] = []
-    tagged: dict[int, Skip] = {}
+def _entity(schema: type, flexible: bool) -> _Skip:
+    steps: list[_Skip] = []
+    tagged: dict[int, _Skip] = {}
     fixed = 0
     for field in dataclasses.fields(schema):
         kind = Kind.of(field)
@@ -74,9 +92,9 @@ def _entity(schema: type, flexible: bool) -> Skip:
         steps.append(_tags(tagged))
     together = tuple(steps)
 
-    def skip(frame: bytes, at: int) -> int:
+    def skip(frame: bytes, at: int, cuts: list[_Cut]) -> int:
         for step in together:
-            at = step(frame, at)
+            at = step(frame, at, cuts)
         return at
 
     return skip
@@ -87,11 +105,11 @@ def _size(kind: Kind) -> int:
     return 0 if kind.is_array or kind.name is None else _SIZES.get(kind.name, 0)
 
 
-def _fixed(size: int) -> Skip:
-    return lambda frame, at: at + size
+def _fixed(size: int) -> _Skip:
+    return lambda frame, at, cuts: at + size
 
 
-def _field(kind: Kind, flexible: bool) -> Skip:
+def _field(kind: Kind, flexible: bool) -> _Skip:
     if kind.is_array:
         size = 0 if kind.name is None else _SIZES.get(kind.name, 0)
         item = _fixed(size) if size else _item(kind, flexible)
@@ -99,7 +117,7 @@ def _field(kind: Kind, flexible: bool) -> Skip:
     return _item(kind, flexible)
 
 
-def _item(kind: Kind, flexible: bool) -> Skip:
+def _item(kind: Kind, flexible: bool) -> _Skip:
     if kind.entity is not None:
         walk = _entity(kind.entity, flexible)
         return _nullable(walk) if kind.nullable and not kind.is_array else walk
@@ -109,8 +127,8 @@ def _item(kind: Kind, flexible: bool) -> Skip:
     return _bytes(_length(flexible, short=kind.name == "string"))
 
 
-def _nullable(walk: Skip) -> Skip:
-    return lambda frame, at: at + 1 if frame[at] == _NULL_ENTITY else walk(frame, at + 1)
+def _nullable(walk: _Skip) -> _Skip:
+    return lambda frame, at, cuts: at + 1 if frame[at] == _NULL_ENTITY else walk(frame, at + 1, cuts)
 
 
 def _length(flexible: bool, *, short: bool) -> Callable[[bytes, int], tuple[int, int]]:
@@ -129,8 +147,8 @@ def _length(flexible: bool, *, short: bool) -> Callable[[bytes, int], tuple[int,
     return lambda frame, at: (form.unpack_from(frame, at)[0], at + form.size)
 
 
-def _bytes(length: Callable[[bytes, int], tuple[int, int]]) -> Skip:
-    def skip(frame: bytes, at: int) -> int:
+def _bytes(length: Callable[[bytes, int], tuple[int, int]]) -> _Skip:
+    def skip(frame: bytes, at: int, cuts: list[_Cut]) -> int:
         n, at = length(frame, at)
         if not -1 <= n <= len(frame) - at:
             raise ValueError(f"a length of {n} with {len(frame) - at} bytes left")
@@ -139,10 +157,10 @@ def _bytes(length: Callable[[bytes, int], tuple[int, int]]) -> Skip:
     return skip
 
 
-def _array(item: Skip, size: int, flexible: bool, nullable: bool) -> Skip:
+def _array(item: _Skip, size: int, flexible: bool, nullable: bool) -> _Skip:
     length = _length(flexible, short=False)
 
-    def skip(frame: bytes, at: int) -> int:
+    def skip(frame: bytes, at: int, cuts: list[_Cut]) -> int:
         n, at = length(frame, at)
         if n == -1 and not nullable:
             raise ValueError("an array is null")
@@ -151,26 +169,40 @@ def _array(item: Skip, size: int, flexible: bool, nullable: bool) -> Skip:
         if size:
             return at + max(n, 0) * size
         for _ in range(n):
-            at = item(frame, at)
+            at = item(frame, at, cuts)
         return at
 
     return skip
 
 
-def _tags(tagged: Mapping[int, Skip]) -> Skip:
-    def skip(frame: bytes, at: int) -> int:
+def _tags(tagged: Mapping[int, _Skip]) -> _Skip:
+    def skip(frame: bytes, at: int, cuts: list[_Cut]) -> int:
         count = frame[at]
         if not count:
             return at + 1
+        start = at
         count, at = skip_varint(frame, at)
+        known: list[bytes] = []
+        same = True
         for _ in range(count):
+            head = at
             tag, at = skip_varint(frame, at)
+            before_size = at
             size, at = skip_varint(frame, at)
             end = at + size
-            known: Any = tagged.get(tag)
-            if end > len(frame) or (known is not None and known(frame, at) > end):
+            walk = tagged.get(tag)
+            inner: list[_Cut] = []
+            if end > len(frame) or (walk is not None and walk(frame, at, inner) > end):
                 raise ValueError("a tagged field reaches beyond its request")
+            if inner:
+                value = _edited(frame, at, end, inner)
+                known.append(frame[head:before_size] + varint(len(value)) + value)
+            elif walk is not None:
+                known.append(frame[head:end])
+            same = same and walk is not None and not inner
             at = end
+        if not same:
+            cuts.append((start, at, varint(len(known)) + b"".join(known)))
         return at
 
     return skip

@@ -24,7 +24,7 @@ from kio.serial import entity_reader, entity_writer
 from kio.serial.errors import SerialError
 
 from tidelog.broker.wire.encoding import Pieces, encoder_of
-from tidelog.broker.wire.lengths import Skip, skip_of, skip_varint
+from tidelog.broker.wire.lengths import Check, check_of, skip_varint
 from tidelog.broker.wire.versions import APIS, Api
 
 __all__ = [
@@ -67,7 +67,7 @@ class RequestHeader(NamedTuple):
 
 class _Codec(NamedTuple):
     api: Api
-    check: Skip
+    check: Check
     read: Callable[[bytes, int], tuple[Any, int]]
     flexible: bool
     encode: Callable[[Any], Pieces]
@@ -99,7 +99,7 @@ def _codec(key: int, version: int) -> _Codec:
     response: Any = load_response_schema(key, version)
     head = bool(response.__flexible__) and key != _API_VERSIONS
     is_flexible = bool(request.__flexible__)
-    return _Codec(api, skip_of(request), entity_reader(request), is_flexible, encoder_of(response), head)
+    return _Codec(api, check_of(request), entity_reader(request), is_flexible, encoder_of(response), head)
 
 
 def decode_request(header: RequestHeader, frame: bytes) -> tuple[Api, Any]:
@@ -109,8 +109,7 @@ def decode_request(header: RequestHeader, frame: bytes) -> tuple[Api, Any]:
     try:
         if codec.flexible:
             at = _skip_tags(frame, at)
-        codec.check(frame, at)
-        message, _ = codec.read(frame, at)
+        message, _ = codec.read(codec.check(frame, at), at)
     except (SerialError, ValueError, LookupError, struct.error, ArithmeticError, TypeError) as error:
         raise MalformedRequestError(f"{codec.api.name} version {header.api_version}: {error}") from None
     return codec.api, message
