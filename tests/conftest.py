@@ -14,7 +14,12 @@ if TYPE_CHECKING:
 REQUIRE_ORACLE = "TIDELOG_REQUIRE_ORACLE"
 
 # A busy machine or a sanitizer makes examples slow; that is no failure.
-hypothesis.settings.register_profile("tidelog", deadline=None, print_blob=True)
+hypothesis.settings.register_profile(
+    "tidelog",
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
 hypothesis.settings.load_profile("tidelog")
 
 

@@ -20,13 +20,13 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from tests.broker.asking import request
+from tests.waiting import PATIENCE_S
 from tidelog.broker.authentication import MECHANISMS, Authenticator, AuthSession, Stage, parse_users
 from tidelog.broker.running import BrokerOptions, BrokerThread
 from tidelog.broker.settings import Endpoint
 from tidelog.errors import ConfigError
 
 USERS = {"alice": "secret", "bob,=": "other"}
-PATIENCE_S = 20.0
 HERE = (Endpoint("127.0.0.1", 0),)
 
 

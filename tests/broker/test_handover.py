@@ -13,9 +13,9 @@ from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.oracle import Oracle
+from tests.waiting import PATIENCE_S
 from tidelog.testing.brokers import start_broker
 
-PATIENCE_S = 30.0
 GROUPS = {"old": "classic", "new": "consumer"}
 
 

@@ -10,13 +10,14 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
-from tests.broker.test_clients import values_of
+from tests.broker.clients import transact, values_of
 from tests.oracle.oracle import Oracle
+from tests.waiting import PATIENCE_S
 from tidelog.testing.brokers import start_broker
 
 pytestmark = [pytest.mark.slow, pytest.mark.oracle]
 
-PATIENCE_S = 60.0
+TOOL_S = 3 * PATIENCE_S
 JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m")
 TOOLS = "org.apache.kafka.tools"
 
@@ -30,7 +31,7 @@ class Tools:
     def __call__(self, tool: str, *words: str, said: str | None = None) -> str:
         main = tool if tool.startswith("kafka.") else f"{TOOLS}.{tool}"
         command = self._oracle.programs.command(main, ["--bootstrap-server", self._where, *words], JVM)
-        done = subprocess.run(command, input=said, capture_output=True, text=True, timeout=PATIENCE_S)
+        done = subprocess.run(command, input=said, capture_output=True, text=True, timeout=TOOL_S)
         assert done.returncode == 0, done.stderr + done.stdout
         return done.stdout
 
@@ -47,7 +48,7 @@ def test_console_tools(oracle: Oracle, tmp_path: Path) -> None:
         run(*configs, "--alter", "--add-config", "segment.bytes=10485760")
         assert "segment.bytes=10485760" in run(*configs, "--describe")
         run("ConsoleProducer", "--topic", "orders", said="".join(f"v{n}\n" for n in range(100)))
-        consumer = ("consumer.ConsoleConsumer", "--topic", "orders", "--timeout-ms", "20000")
+        consumer = ("consumer.ConsoleConsumer", "--topic", "orders", "--timeout-ms", "60000")
         seen = run(*consumer, "--from-beginning", "--max-messages", "100", "--group", "g")
         assert sorted(seen.split()) == sorted(f"v{n}" for n in range(100))
         offsets = dict(line.rsplit(":", 1) for line in run("GetOffsetShell", "--topic", "orders").split())
@@ -88,19 +89,13 @@ def test_a_stock_broker_goes_on_with_the_directory_and_back(oracle: Oracle, tmp_
         where = broker.bootstrap_servers
         producer = confluent_kafka.Producer({"bootstrap.servers": where, "transactional.id": "mine"})
         producer.init_transactions(PATIENCE_S)
-        for value, commits in ((b"a", True), (b"b", False), (b"c", True)):
-            producer.begin_transaction()
-            producer.produce("t", value)
-            producer.flush(PATIENCE_S)
-            (producer.commit_transaction if commits else producer.abort_transaction)(PATIENCE_S)
+        transact(producer, "t", (b"a", True), (b"b", False), (b"c", True))
         committed = {"isolation.level": "read_committed"}
         assert values_of(where, "g", "t", 2, **committed) == [b"a", b"c"]
     with oracle.broker(root) as stock:
         producer = confluent_kafka.Producer({"bootstrap.servers": stock.address, "transactional.id": "mine"})
         producer.init_transactions(PATIENCE_S)
-        producer.begin_transaction()
-        producer.produce("t", b"d")
-        producer.commit_transaction(PATIENCE_S)
+        transact(producer, "t", (b"d", True))
         assert values_of(stock.address, "h", "t", 3, **committed) == [b"a", b"c", b"d"]
         assert values_of(stock.address, "g", "t", 1, **committed) == [b"d"]
         stock.stop()
@@ -108,9 +103,7 @@ def test_a_stock_broker_goes_on_with_the_directory_and_back(oracle: Oracle, tmp_
         where = broker.bootstrap_servers
         producer = confluent_kafka.Producer({"bootstrap.servers": where, "transactional.id": "mine"})
         producer.init_transactions(PATIENCE_S)
-        producer.begin_transaction()
-        producer.produce("t", b"e")
-        producer.commit_transaction(PATIENCE_S)
+        transact(producer, "t", (b"e", True))
         assert values_of(where, "g", "t", 1, **committed) == [b"e"]
         assert values_of(where, "i", "t", 4, **committed) == [b"a", b"c", b"d", b"e"]
 
@@ -119,7 +112,7 @@ def test_java_clients_of_the_new_group_protocol(oracle: Oracle, tmp_path: Path) 
     with start_broker(tmp_path / "root") as broker:
         run = Tools(oracle, broker.bootstrap_servers)
         run("ConsoleProducer", "--topic", "t", said="".join(f"v{n}\n" for n in range(50)))
-        words = ("--topic", "t", "--from-beginning", "--max-messages", "50", "--timeout-ms", "30000")
+        words = ("--topic", "t", "--from-beginning", "--max-messages", "50", "--timeout-ms", "60000")
         seen = run(
             "consumer.ConsoleConsumer",
             *words,
@@ -140,7 +133,7 @@ def test_perf_tools(oracle: Oracle, tmp_path: Path) -> None:
         words = ("--topic", "t", "--num-records", "20000", "--record-size", "100", "--throughput", "-1")
         said = run("ProducerPerformance", *words, "--command-property", "acks=all")
         assert "20000 records sent" in said
-        said = run("ConsumerPerformance", "--topic", "t", "--num-records", "20000", "--timeout", "30000")
+        said = run("ConsumerPerformance", "--topic", "t", "--num-records", "20000", "--timeout", "60000")
         assert said.splitlines()[-1].split(", ")[4] == "20000"
 
 
@@ -184,7 +177,7 @@ def test_kcat(tmp_path: Path) -> None:
         def run(*words: str, said: str = "") -> str:
             command = [kcat, "-b", broker.bootstrap_servers, *words]
             done = subprocess.run(
-                command, input=said, capture_output=True, text=True, timeout=PATIENCE_S, check=True
+                command, input=said, capture_output=True, text=True, timeout=TOOL_S, check=True
             )
             return done.stdout
 

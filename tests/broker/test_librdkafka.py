@@ -24,9 +24,9 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from tests.waiting import PATIENCE_S
 from tidelog.testing.brokers import TestBroker
 
-PATIENCE_S = 30.0
 PROTOCOLS = pytest.mark.parametrize("protocol", ["classic", "consumer"])
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
+from tests.waiting import PATIENCE_S
 from tidelog.broker.metrics import Metrics
 from tidelog.broker.running import BrokerOptions, BrokerThread
 from tidelog.broker.settings import Endpoint
@@ -38,10 +39,10 @@ def test_prometheus_asks(tmp_path: Path) -> None:
         consumer = confluent_kafka.Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g"})
         consumer.commit(offsets=[confluent_kafka.TopicPartition("t", 0, 3)], asynchronous=False)
         where = f"http://{broker.server.metrics_endpoint}"
-        with urllib.request.urlopen(f"{where}/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(f"{where}/metrics", timeout=PATIENCE_S) as answer:
             text = answer.read().decode()
         with pytest.raises(urllib.error.HTTPError):
-            urllib.request.urlopen(f"{where}/other", timeout=10)
+            urllib.request.urlopen(f"{where}/other", timeout=PATIENCE_S)
         consumer.close()
     lines = text.splitlines()
     assert 'tidelog_log_end_offset{topic="t",partition="0"} 5' in lines

@@ -18,11 +18,11 @@ import confluent_kafka
 import pytest
 
 import tidelog
-from tests.broker.test_clients import values_of
+from tests.broker.clients import values_of
 from tests.golden import GOLDEN
+from tests.waiting import PATIENCE_S
 from tidelog.testing.brokers import start_broker
 
-PATIENCE_S = 20.0
 RUN = "from tidelog.cli.main import main; main()"
 
 
@@ -159,8 +159,9 @@ def test_nothing_acknowledged_is_lost_to_kills(tmp_path: Path) -> None:
                 if error is None:
                     acknowledged[message.offset()] = message.value()
 
-            begin, n = time.monotonic(), 0
-            while time.monotonic() - begin < 2 or not acknowledged:
+            begin, n, wanted = time.monotonic(), 0, len(acknowledged) + 25
+            while time.monotonic() - begin < 2 or len(acknowledged) < wanted:
+                assert time.monotonic() - begin < PATIENCE_S
                 producer.produce("t", b"%d-%d" % (number, n), on_delivery=note)
                 producer.poll(0.001)
                 n += 1

@@ -6,63 +6,17 @@ import random
 import socket
 import struct
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
-from kio.index import load_response_schema
-from kio.serial import entity_reader
 
 from tests.broker.asking import frame_of, request
+from tests.broker.sockets import answer, asked, connected, is_closed, still_serves
 from tests.broker.test_handlers import batch
+from tests.waiting import wait_until
 from tidelog.broker.wire.versions import APIS
 from tidelog.testing.brokers import TestBroker
-
-PATIENCE_S = 10.0
-
-
-@contextmanager
-def connected(broker: TestBroker) -> Iterator[socket.socket]:
-    host, port = broker.bootstrap_servers.split(":")
-    with socket.create_connection((host, int(port)), PATIENCE_S) as client:
-        client.settimeout(PATIENCE_S)
-        yield client
-
-
-def received(client: socket.socket, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        more = client.recv(size - len(data))
-        if not more:
-            raise ConnectionError("closed")
-        data += more
-    return data
-
-
-def answer(client: socket.socket) -> bytes:
-    (size,) = struct.unpack(">i", received(client, 4))
-    return received(client, size)
-
-
-def is_closed(client: socket.socket) -> bool:
-    try:
-        return client.recv(1) == b""
-    except ConnectionError:
-        return True
-
-
-def asked(client: socket.socket, message: Any) -> Any:
-    client.sendall(frame_of(message))
-    frame = answer(client)
-    schema: Any = load_response_schema(message.__api_key__, message.__version__)
-    at = 4 + (schema.__flexible__ and message.__api_key__ != 18)
-    return entity_reader(schema)(frame, at)[0]
-
-
-def still_serves(broker: TestBroker) -> bool:
-    with connected(broker) as client:
-        return bool(asked(client, request("ApiVersions", 3)).error_code == 0)
 
 
 @pytest.mark.parametrize(
@@ -161,23 +115,26 @@ def test_connections_of_one_address_are_limited(kafka_broker: TestBroker) -> Non
         assert asked(first, request("ApiVersions", 3)).error_code == 0
         with connected(kafka_broker) as fourth:
             assert is_closed(fourth)
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
-        with suppress(ConnectionError):
-            assert still_serves(kafka_broker)
-            return
-    raise AssertionError("places of connections that have gone are not given again")
+
+    def serves_again() -> bool:
+        try:
+            return still_serves(kafka_broker)
+        except ConnectionError:
+            return False
+
+    wait_until(serves_again, "a connection in the place of one that has gone")
 
 
 @pytest.mark.kafka_broker(config={"tidelog.request.read.ms": 200, "connections.max.idle.ms": 1500})
 def test_slow_and_idle_connections_are_closed(kafka_broker: TestBroker) -> None:
-    with connected(kafka_broker) as slow, connected(kafka_broker) as idle:
-        begin = time.monotonic()
+    with connected(kafka_broker) as slow:
         slow.sendall(frame_of(request("ApiVersions", 3))[:9])
         assert is_closed(slow)
+    with connected(kafka_broker) as idle:
+        begin = time.monotonic()
         assert asked(idle, request("ApiVersions", 3)).error_code == 0
         assert is_closed(idle)
-        assert 1.5 < time.monotonic() - begin < PATIENCE_S
+        assert time.monotonic() - begin > 1.5
 
 
 @pytest.mark.kafka_broker(config={"connections.max.idle.ms": 1500})
@@ -190,14 +147,23 @@ def test_a_client_that_does_not_read_is_let_go(kafka_broker: TestBroker) -> None
         )
         for _ in range(20):
             assert asked(writer, message).responses[0].partition_responses[0].error_code == 0
-    with connected(kafka_broker) as client:
-        wanted = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 50 << 20}
-        fetch = request("Fetch", 12, max_wait=0, min_bytes=1, topics=[{"topic": "t", "partitions": [wanted]}])
-        client.sendall(frame_of(fetch))
-        time.sleep(4)
-        with pytest.raises(ConnectionError):
-            answer(client)
+    # How soon a busy machine comes to that nobody knows; a client that is never let go reads it all.
+    assert any(is_let_go(kafka_broker, pause_s) for pause_s in (2.5, 10, 60))
     assert still_serves(kafka_broker)
+
+
+def is_let_go(broker: TestBroker, pause_s: float) -> bool:
+    """Whether a client that asks for much and reads nothing for so long is cut off."""
+    wanted = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 50 << 20}
+    fetch = request("Fetch", 12, max_wait=0, min_bytes=1, topics=[{"topic": "t", "partitions": [wanted]}])
+    with connected(broker) as client:
+        client.sendall(frame_of(fetch))
+        time.sleep(pause_s)
+        try:
+            answer(client)
+        except ConnectionError:
+            return True
+        return False
 
 
 @pytest.mark.kafka_broker(config={"queued.max.request.bytes": 1 << 20})
@@ -213,14 +179,17 @@ def test_large_requests_wait_for_memory(kafka_broker: TestBroker) -> None:
             "Produce", 9, acks=-1, timeout=1000, topic_data=[{"name": "t", "partition_data": [part]}]
         )
         frame = frame_of(message)
-        first.sendall(frame[:100_000])
-        time.sleep(0.1)
-        second.sendall(frame[:300_000])  # waits: the first one has the memory
+        for client in (first, second):  # one of them has the memory, the other one waits for it
+            client.sendall(frame[:100_000])
         assert asked(third, request("ApiVersions", 3)).error_code == 0
-        first.sendall(frame[100_000:])
-        assert answer(first)
-        second.sendall(frame[300_000:])
-        assert answer(second)
+        with ThreadPoolExecutor(2) as threads:
+            assert all(threads.map(lambda client: finished(client, frame[100_000:]), (first, second)))
+
+
+def finished(client: socket.socket, rest: bytes) -> bytes:
+    """Send the rest of a request; the answer."""
+    client.sendall(rest)
+    return answer(client)
 
 
 def mutated(source: random.Random, frames: list[bytes]) -> bytes:

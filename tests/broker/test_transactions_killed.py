@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import socket
 import threading
 import time
 from collections import Counter
@@ -15,16 +14,11 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.ports import free_port
+from tests.waiting import PATIENCE_S, wait_until
 from tidelog.testing.brokers import start_broker
 
 ROUNDS = 3
-PATIENCE_S = 60.0
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Writer(threading.Thread):
@@ -95,6 +89,11 @@ def committed_values(where: str) -> list[list[int]]:
     return found
 
 
+def wait_for_more(writer: Writer) -> None:
+    seen = len(writer.acknowledged)
+    wait_until(lambda: len(writer.acknowledged) >= seen + 5, "five more transactions")
+
+
 @pytest.mark.slow
 def test_transactions_survive_kills(tmp_path: Path) -> None:
     port, chance = free_port(), random.Random(7)
@@ -107,23 +106,18 @@ def test_transactions_survive_kills(tmp_path: Path) -> None:
                     made.result(PATIENCE_S)
                 writer = Writer(where)
                 writer.start()
-            seen = len(writer.acknowledged) if writer is not None else 0
-            deadline = time.monotonic() + PATIENCE_S
-            while writer is not None and len(writer.acknowledged) < seen + 5:
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
+            assert writer is not None
+            wait_for_more(writer)
             time.sleep(chance.random())
             assert broker.process is not None
             broker.process.kill()
     assert writer is not None
     with start_broker(tmp_path, subprocess=True, port=port) as broker:
-        seen = len(writer.acknowledged)
-        deadline = time.monotonic() + PATIENCE_S
-        while len(writer.acknowledged) < seen + 5 and time.monotonic() < deadline:
-            time.sleep(0.05)
+        wait_for_more(writer)
         writer.stopped.set()
         writer.join(PATIENCE_S)
-        time.sleep(0.5)
+        last = {writer.acknowledged[-1]}  # its markers may come later than its acknowledgement
+        wait_until(lambda: all(last <= set(values) for values in committed_values(where)), "the last one")
         first, second = committed_values(where)
         assert first == second
         assert max(Counter(first).values()) == 1

@@ -7,7 +7,6 @@ import io
 import json
 import signal
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from hypothesis import strategies as st
 import tidelog
 from tests.cli.command import COMMAND, Answer, run
 from tests.golden import GOLDEN
+from tests.waiting import PATIENCE_S, wait_until
 from tidelog.cli.actions.inputs import InputOptions, read_records
 from tidelog.cli.errors import UsageError
 from tidelog.records import Header, Record, decode_records
@@ -234,13 +234,10 @@ def test_an_interrupt_leaves_all_in_order(tmp_path: Path) -> None:
         process.stdin.write(b"before\n")
         process.stdin.flush()
         log = tmp_path / "t-0" / f"{0:020}.log"
-        for _ in range(3000):
-            if log.stat().st_size:  # it was appended as it came; the command waits for more
-                break
-            time.sleep(0.01)
+        wait_until(lambda: log.stat().st_size)  # it was appended as it came; the command waits for more
         assert not clean.exists()
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 130
+        assert process.wait(PATIENCE_S) == 130
         assert process.stdout is not None
         assert b"1 records are appended" in process.stdout.read()
     assert clean.exists()

@@ -16,6 +16,7 @@ import pytest
 from tests.cli.command import COMMAND, on_terminal, run
 from tests.golden import GOLDEN, GoldenPartition, golden_partition, golden_partitions
 from tests.spark.conftest import require_spark
+from tests.waiting import PATIENCE_S
 from tidelog.cli.actions.reading import read_tasks, select
 from tidelog.cli.actions.tail import follow
 from tidelog.cli.options.filters import RecordFilter
@@ -263,7 +264,7 @@ def test_a_log_is_followed_over_rolls(tmp_path: Path) -> None:
             assert seen == ["0\tearly 0\n", "1\tearly 1\n", *(f"{n}\tlater\n" for n in range(2, 8))]
         finally:
             process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 130
+        assert process.wait(PATIENCE_S) == 130
         assert process.stderr.read() == ""
 
 

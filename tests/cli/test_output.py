@@ -123,10 +123,17 @@ def test_long_work_shows_its_progress(tmp_path: Path) -> None:
     assert re.search(r"[0-9]:[0-9]{2}:[0-9]{2}|-:--:--", text)
 
 
-def test_short_work_shows_none(tmp_path: Path) -> None:
-    master, slave = pty.openpty()
+def test_short_work_shows_none() -> None:
     log = golden_partition("golden-none-0").logs()[0]
+    # A busy machine may take long, but not every time.
+    assert b"" in (shown_while_dumping(log) for _ in range(5))
+
+
+def shown_while_dumping(log: Path) -> bytes:
+    """What a short dump shows on a terminal for its standard error."""
+    master, slave = pty.openpty()
     with subprocess.Popen([COMMAND, "dump", log], stdout=subprocess.DEVNULL, stderr=slave) as process:
         os.close(slave)
-        assert read_all(master) == b""
+        shown = read_all(master)
         assert process.wait(60) == 0
+    return shown

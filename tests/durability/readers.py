@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import tidelog
+from tests.waiting import PATIENCE_S
 from tidelog.errors import DataLossError, InvalidInputError, LogError, OffsetOutOfRangeError
 from tidelog.manager import BrokerConfig
 from tidelog.records import Record
@@ -260,7 +261,7 @@ def follow(root: str, end: float) -> Counter[str]:
             record = json.loads(line)
             Check().take(record["offset"], record["value"].encode())
             told["line"] += 1
-        code = tail.wait(30)
+        code = tail.wait(PATIENCE_S)
         stop.cancel()
         errors.seek(0)
         said = errors.read()

@@ -9,6 +9,7 @@ import pytest
 
 from tests.durability.stores import CONFIG, ROOTS, recovered
 from tests.log.logs import abort, send
+from tests.waiting import PATIENCE_S
 from tidelog.errors import LogOfflineError
 from tidelog.manager import Partition, Store
 from tidelog.manager.metadata.files import home_of_metadata
@@ -135,7 +136,7 @@ def test_segments_may_be_deleted_while_they_are_flushed(at: int) -> None:
     fs.interrupt = interrupt
     partition.flush()
     fs.interrupt = None
-    deleting.join(10)
+    deleting.join(PATIENCE_S)
     assert partition.is_online
     assert partition.log_start_offset > 0
     partition.flush()

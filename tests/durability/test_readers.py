@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.durability.readers import READERS, TOPICS
+from tests.waiting import PATIENCE_S
 
 
 def run_together(root: Path, seconds: float, seed: int) -> dict[str, str]:
@@ -25,7 +26,7 @@ def run_together(root: Path, seconds: float, seed: int) -> dict[str, str]:
 
     running = {"writer": start("writer", 0)}
     try:
-        limit = time.monotonic() + 30
+        limit = time.monotonic() + PATIENCE_S
         while not all((root / f"{topic}-0").is_dir() for topic in TOPICS) and time.monotonic() < limit:
             time.sleep(0.1)
         for number, kind in enumerate((*READERS, "follow"), 1):

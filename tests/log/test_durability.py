@@ -13,6 +13,7 @@ import pytest
 
 from tests.log.lives import Later, check, live
 from tests.log.logs import SMALL, abort, all_records, open_log, record, send
+from tests.waiting import PATIENCE_S
 from tidelog.errors import LogClosedError, LogOfflineError
 from tidelog.log import Log
 from tidelog.storage import LOCAL
@@ -189,7 +190,7 @@ def test_a_truncation_waits_for_the_flush_that_is_under_way(crashing: CrashFileS
     inside, order = threading.Event(), []
 
     def cut() -> None:
-        inside.wait(10)
+        inside.wait(PATIENCE_S)
         log.truncate_to(2)
         order.append("cut")
 
@@ -204,7 +205,7 @@ def test_a_truncation_waits_for_the_flush_that_is_under_way(crashing: CrashFileS
     fs.rule = rule
     cutting.start()
     log.flush()
-    cutting.join(10)
+    cutting.join(PATIENCE_S)
     fs.rule = _well
     assert order == ["synced", "cut"]
     assert (log.recovery_point, log.log_end_offset) == (2, 2)
@@ -242,7 +243,7 @@ def test_flushes_truncations_and_appends_of_many_threads(crashing: CrashFileSyst
     stop.wait(1.0)
     stop.set()
     for thread in threads:
-        thread.join(20)
+        thread.join(PATIENCE_S)
     assert not errors
     log.flush()
     assert log.recovery_point == log.log_end_offset
@@ -391,7 +392,7 @@ def test_a_flush_that_waited_for_one_that_failed_fails_too(tmp_path: Path) -> No
     second = threading.Thread(target=flush)
     fs.rule = rule
     flush()
-    second.join(10)
+    second.join(PATIENCE_S)
     assert len(failures) == 2
     assert log.recovery_point == 0
     log.close_handlers()

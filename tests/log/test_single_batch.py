@@ -76,7 +76,11 @@ def _told(log: Log, data: bytes | bytearray, epoch: int) -> tuple[object, ...]:
         return (type(error), str(error), log.log_end_offset)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=150)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    deadline=None,
+    max_examples=150,
+)
 @given(
     appends=st.lists(st.tuples(batches(), st.sampled_from([0, 0, 0, 1])), max_size=8),
     config=st.sampled_from(CONFIGS),

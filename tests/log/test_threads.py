@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.log.logs import NOW_MS, SMALL, numbered, open_log, record
+from tests.waiting import PATIENCE_S
 from tidelog.errors import LogClosedError, OffsetOutOfRangeError
 from tidelog.log import Log
 from tidelog.records import decode_records
@@ -151,7 +152,7 @@ def test_a_reader_of_a_log_that_is_deleted_finishes_or_is_told(tmp_path: Path) -
     thread.start()
     time.sleep(0.2)
     log.delete()
-    thread.join(10)
+    thread.join(PATIENCE_S)
     assert told.is_set()
     assert len(fetched.batches())
 
@@ -159,9 +160,9 @@ def test_a_reader_of_a_log_that_is_deleted_finishes_or_is_told(tmp_path: Path) -
 READER = """
 import sys, time
 import tidelog
-path, until = sys.argv[1], float(sys.argv[2])
+path, until = sys.argv[1], time.monotonic() + float(sys.argv[2])
 most = rounds = 0
-while time.time() < until or not rounds:
+while time.monotonic() < until or rounds < 3:
     seen = 0
     for batch in tidelog.scan(path, columns=["offset", "value"]):
         for offset, value in zip(batch.column("offset").to_pylist(), batch.column("value").to_pylist()):
@@ -179,7 +180,7 @@ def test_another_process_reads_while_this_one_writes(tmp_path: Path) -> None:
     with open_log(path) as log:
         for _ in range(10):
             log.append_as_leader(numbered(3, log.log_end_offset))
-        command = [sys.executable, "-c", READER, str(path), str(time.time() + 4)]
+        command = [sys.executable, "-c", READER, str(path), str(SECONDS)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as reader:
             while reader.poll() is None:
                 if log.log_end_offset < 100_000:

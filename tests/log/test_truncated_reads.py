@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.log.logs import NOW_MS, Clock, commit, numbered, open_log, send
+from tests.waiting import PATIENCE_S
 from tidelog.errors import LogClosedError, OffsetOutOfRangeError
 from tidelog.log import Log
 from tidelog.records import Record, decode_records
@@ -149,7 +150,7 @@ def test_readers_wait_for_a_segment_that_becomes_the_active_one_again(
     log.truncate_to(target)
     fs.interrupt = None
     for reader in readers:
-        reader.join(10)
+        reader.join(PATIENCE_S)
         assert not reader.is_alive()
     assert readers
     assert not refused

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from tests.log.logs import NOW_MS
 from tidelog.manager import Partition, Store
@@ -53,11 +50,3 @@ def checkpointed(root: Path) -> dict[str, int]:
 
 def both(tmp_path: Path) -> dict[str, int]:
     return checkpointed(tmp_path / "a") | checkpointed(tmp_path / "b")
-
-
-def wait_until(done: Callable[[], bool]) -> None:
-    for _ in range(1000):
-        if done():
-            return
-        time.sleep(0.01)
-    pytest.fail("it did not happen in ten seconds")

@@ -8,6 +8,7 @@ from pathlib import Path
 import tidelog
 from tests.log.logs import Clock
 from tests.manager.stores import SMALL, some
+from tests.waiting import wait_until
 from tidelog.manager import BrokerConfig
 from tidelog.records import Record
 from tidelog.storage import LOCAL, read_file, read_offset_checkpoint
@@ -63,11 +64,7 @@ def test_the_background_thread_runs_and_stops(tmp_path: Path) -> None:
     with tidelog.open(tmp_path, config=config) as store:
         store.create_topic("t").partitions[0].append(some(3))
         path = tmp_path / "replication-offset-checkpoint"
-        for _ in range(500):
-            if path.exists() and b"t 0 3" in read_file(LOCAL, path):
-                break
-            threading.Event().wait(0.01)
-        assert b"t 0 3" in read_file(LOCAL, path)
+        wait_until(lambda: path.exists() and b"t 0 3" in read_file(LOCAL, path))
         assert any(thread.name == "tidelog-background" for thread in threading.enumerate())
     assert not any(thread.name.startswith("tidelog") for thread in threading.enumerate())
 

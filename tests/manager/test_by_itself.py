@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import tidelog
-from tests.manager.compacted import wait_until
+from tests.waiting import wait_until
 from tidelog.manager import BrokerConfig, Store
 from tidelog.records import Record
 

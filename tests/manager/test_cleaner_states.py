@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from tests.manager.compacted import wait_until
+from tests.waiting import wait_until
 from tidelog.manager.background.cleaner_states import CleanerStates, CleaningAbortedError
 from tidelog.types import TopicPartition
 

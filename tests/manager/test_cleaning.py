@@ -20,9 +20,9 @@ from tests.manager.compacted import (
     fill,
     offsets_of,
     records_of,
-    wait_until,
 )
 from tests.segment.crafting import batch
+from tests.waiting import wait_until
 from tidelog.manager.store.events import Event, LogCleaned, LogUncleanable
 from tidelog.records import Record
 from tidelog.records.batches import scan_batches

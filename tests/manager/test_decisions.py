@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import PATIENCE_S
 from tidelog.manager.background.scheduler import BackgroundThread, TaskQueue
 from tidelog.manager.metadata.image import MetadataImage
 from tidelog.manager.metadata.registration import FEATURES, Place, Registration, bootstrap, changes
@@ -177,7 +178,7 @@ def test_the_thread_runs_tasks_and_stops() -> None:
     thread = BackgroundThread(queue, "worker")
     done = threading.Event()
     queue.schedule_once("one", done.set)
-    assert done.wait(10)
+    assert done.wait(PATIENCE_S)
     thread.stop()
     queue.schedule_once("never", lambda: pytest.fail("ran after stop"))
     assert not any(one.name == "worker" for one in threading.enumerate())

@@ -23,7 +23,7 @@ from tidelog.types import TopicPartition
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
-SECONDS = 20
+SECONDS = 60
 
 
 def in_child(work: Callable[[], Any]) -> Any:

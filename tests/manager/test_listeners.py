@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import tidelog
-from tests.manager.compacted import COMPACT, fill, wait_until
+from tests.manager.compacted import COMPACT, fill
 from tests.manager.stores import some
 from tests.manager.test_threads import at_once
+from tests.waiting import PATIENCE_S, wait_until
 from tidelog.errors import CorruptRecordError, TidelogError
 from tidelog.manager import Store
 from tidelog.manager.background import cleaning as cleaning_module
@@ -71,7 +72,7 @@ class Listener:
     def _run_elsewhere(self) -> None:
         thread = threading.Thread(target=self._run, daemon=True)
         thread.start()
-        thread.join(20)
+        thread.join(PATIENCE_S)
         assert not thread.is_alive()
 
 
@@ -90,22 +91,22 @@ def test_a_listener_uses_the_store_when_cleaning_fails(
 
         def fail(*arguments: Any) -> Any:
             begun.set()
-            assert go_on.wait(20)
+            assert go_on.wait(PATIENCE_S)
             raise CorruptRecordError("damaged")
 
         monkeypatch.setattr(cleaning_module._splitting, "clean_splitting", lambda *_, **__: fail())
         cleaning = threading.Thread(target=lambda: _try(lambda: store.clean(USERS)), daemon=True)
         cleaning.start()
-        assert begun.wait(20)
+        assert begun.wait(PATIENCE_S)
         deleting = threading.Thread(target=lambda: _try(lambda: store.delete_topic("users")), daemon=True)
         if waits:
             deleting.start()
             wait_until(lambda: store._states.is_paused(USERS))
         go_on.set()
-        assert listener.asked.wait(20), listener.events
-        cleaning.join(20)
+        assert listener.asked.wait(PATIENCE_S), listener.events
+        cleaning.join(PATIENCE_S)
         if waits:
-            deleting.join(20)
+            deleting.join(PATIENCE_S)
         assert not cleaning.is_alive()
         assert not deleting.is_alive()
 
@@ -145,7 +146,7 @@ def test_a_listener_uses_the_store_when_a_root_fails(
         listener.store, fs.fails = store, True
         thread = threading.Thread(target=lambda: _try(lambda: change(store)), daemon=True)
         thread.start()
-        thread.join(20)
+        thread.join(PATIENCE_S)
         assert not thread.is_alive()
         assert listener.asked.is_set()
         fs.fails = False

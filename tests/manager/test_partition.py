@@ -12,6 +12,7 @@ import pytest
 
 import tidelog
 from tests.golden import GOLDEN, golden_partition
+from tests.waiting import PATIENCE_S
 from tidelog.errors import InvalidInputError
 from tidelog.records import Record
 from tidelog.types import FetchIsolation
@@ -79,7 +80,7 @@ def test_waiting_for_records(store: tidelog.Store) -> None:
     assert not partition.wait(0, 0.01)
     appending = threading.Timer(0.05, lambda: partition.append([Record(b"v")]))
     appending.start()
-    assert partition.wait(0, 10)
+    assert partition.wait(0, PATIENCE_S)
     appending.join()
     assert partition.wait(0, 0)
     assert not partition.wait(1, 0)

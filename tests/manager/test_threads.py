@@ -13,6 +13,7 @@ import pytest
 
 import tidelog
 from tests.manager.stores import SMALL, fill, some, values
+from tests.waiting import PATIENCE_S
 from tidelog.errors import TidelogError
 from tidelog.manager import Store
 from tidelog.storage import LocalFileSystem, atomic_write, read_file, read_offset_checkpoint
@@ -40,7 +41,7 @@ def at_once(works: Sequence[Callable[[], object]], seconds: float = SECONDS) -> 
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE_S)
     assert not any(thread.is_alive() for thread in threads), "threads wait for each other"
     if errors:
         raise errors[0]
@@ -103,7 +104,7 @@ class Slow(LocalFileSystem):
     def rename(self, source: StrPath, target: StrPath) -> None:
         if self.name and str(target).endswith(self.name) and not self.begun.is_set():
             self.begun.set()
-            assert self.go_on.wait(30)
+            assert self.go_on.wait(PATIENCE_S)
         super().rename(source, target)
 
 
@@ -120,15 +121,15 @@ def test_a_slow_writer_does_not_bring_back_an_older_state(tmp_path: Path, name: 
         slow.name = name
         first = threading.Thread(target=store.checkpoint)
         first.start()
-        assert slow.begun.wait(30)
+        assert slow.begun.wait(PATIENCE_S)
         partition.append(some(5), sync=True)
         partition.delete_records(7)
         second = threading.Thread(target=store.checkpoint)
         second.start()
         second.join(0.2)
         slow.go_on.set()
-        first.join(30)
-        second.join(30)
+        first.join(PATIENCE_S)
+        second.join(PATIENCE_S)
         found = read_offset_checkpoint(LOCAL, tmp_path / "r" / name)
         assert found == {TopicPartition("t", 0): 7 if name.startswith("log-start") else 10}
         assert values(store, "t")

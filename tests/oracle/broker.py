@@ -14,7 +14,6 @@ first.
 from __future__ import annotations
 
 import contextlib
-import socket
 import subprocess
 import tempfile
 import time
@@ -26,6 +25,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from tests.oracle.jars import OracleError, Programs
+from tests.ports import free_ports
 
 __all__ = ["QUICK_JVM", "STOCK_JVM", "Broker", "run_broker", "run_cluster"]
 
@@ -101,7 +101,7 @@ def run_broker(
     Raises `OracleError` with the end of the broker's log when it does not come up.
     """
     with tempfile.TemporaryDirectory(prefix="broker-") as scratch:
-        port, controller_port = _free_ports(2)
+        port, controller_port = free_ports(2)
         settings = SETTINGS | {
             "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
             "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
@@ -134,7 +134,7 @@ def run_cluster(
     The first disk of each has the metadata log. They are stopped in the order of the list, but the last of
     several is killed: by itself it has no quorum to take leave of.
     """
-    ports = _free_ports(2 * len(nodes))
+    ports = free_ports(2 * len(nodes))
     voters = ",".join(f"{n}@127.0.0.1:{port}" for n, port in enumerate(ports[len(nodes) :], 1))
     brokers: list[Broker] = []
     with tempfile.TemporaryDirectory(prefix="cluster-") as scratch:
@@ -217,12 +217,3 @@ def _await_leaders(broker: Broker, expected: set[str], brokers: int = 1) -> None
             if len(cluster.brokers) >= brokers and expected <= partitions.keys() and all(partitions.values()):
                 return
         time.sleep(0.1)
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports that were free a moment ago, all different."""
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]

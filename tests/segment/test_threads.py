@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.segment.crafting import NOW_MS, append, batch, clock, config, created, table_of
+from tests.waiting import PATIENCE_S
 from tidelog.errors import LogClosedError
 from tidelog.kernels import COMPILED
 from tidelog.segment import ActiveSegment, SealedSegment, Segment
@@ -141,7 +142,7 @@ from tidelog.storage import Directory
 
 directory, seconds = Directory(sys.argv[1]), float(sys.argv[2])
 stop, last, looks = time.monotonic() + seconds, -1, 0
-while time.monotonic() < stop:
+while time.monotonic() < stop or looks < 2:
     segment = SealedSegment.snapshot(directory, 0)
     table = scan_batches(segment.buffer(), max_batches=1 << 20).require()
     end = segment.next_offset()
@@ -173,7 +174,7 @@ def test_a_reader_in_another_process(directory: Directory) -> None:
         time.sleep(0.02)
         if segment.size > 1 << 26:
             break
-    out, _ = reader.communicate(timeout=60)
+    out, _ = reader.communicate(timeout=PATIENCE_S)
     assert reader.returncode == 0
     looks, seen = map(int, out.split())
     assert looks > 1

@@ -24,6 +24,7 @@ from typing import Any
 import pytest
 
 from tests.golden import GOLDEN, golden_partitions
+from tests.ports import free_ports
 from tests.scanning import expected
 from tests.spark.conftest import SETTINGS, require_spark
 from tests.spark.connector import ROOT
@@ -148,7 +149,7 @@ def cluster(worker_python: Path, tmp_path_factory: pytest.TempPathFactory) -> It
 
     home = Path(pyspark.__file__).parent
     work = tmp_path_factory.mktemp("work")
-    port, web_port = free_ports()
+    port, web_port = free_ports(2)
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment |= {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m"}
     master = f"spark://127.0.0.1:{port}"
@@ -268,14 +269,6 @@ def test_a_cluster_reads_exports_and_verifies_though_executors_die(cluster: Clus
     assert all(str(cluster.python.parents[1]) in module for module in found["modules"]), found["modules"]
     values = ds.dataset(out, partitioning="hive").to_table(columns=["value"])["value"].to_pylist()
     assert sorted(map(int, values)) == list(range(number))
-
-
-def free_ports() -> tuple[int, int]:
-    """Two ports that nobody uses."""
-    with socket.socket() as one, socket.socket() as two:
-        for each in (one, two):
-            each.bind(("127.0.0.1", 0))
-        return one.getsockname()[1], two.getsockname()[1]
 
 
 def _await_port(port: int) -> None:

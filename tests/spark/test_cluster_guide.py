@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.ports import free_ports
 from tests.spark.conftest import require_spark
-from tests.spark.test_cluster import free_ports
 from tests.test_docs import ROOT, run_document
 
 GUIDE = ROOT / "docs/guides/spark-cluster.md"
@@ -32,7 +32,7 @@ def daemons(tmp_path: Path) -> Iterator[list[Path]]:
 def test_the_guide_runs(tmp_path: Path, daemons: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     require_spark()
     monkeypatch.delenv("SPARK_HOME", raising=False)
-    port, web_port = free_ports()
+    port, web_port = free_ports(2)
     text = GUIDE.read_text()
     assert text.count("7077") > 5
     guide = tmp_path / "guide.md"

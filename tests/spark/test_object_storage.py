@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.golden import GOLDEN, golden_partition
+from tests.ports import free_port
 from tests.scanning import expected
 from tests.spark.conftest import SETTINGS, require_spark
 from tests.spark.connector import run_script
@@ -61,9 +61,7 @@ print(json.dumps({
 def s3() -> Iterator[dict[str, str]]:
     """An S3 server with golden partitions in it; the environment that leads to it."""
     require_spark()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     server = subprocess.Popen(
         [sys.executable, "-c", "from moto.server import main; main()", "-H", "127.0.0.1", "-p", str(port)],
         stdout=subprocess.DEVNULL,

@@ -65,7 +65,11 @@ def check_order(root: Path, total: int) -> int:
     return len(list(root.glob("t-*/*.log")))
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=6,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(
     writes=st.lists(TASKS, min_size=1, max_size=2),
     segment_bytes=st.sampled_from([8192, 40_000, 1 << 20]),

@@ -46,6 +46,14 @@ class Jobs:
         return job
 
 
+class Clock:
+    """The pipeline's time: what it is, or later."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.later_ms = 0
+        monkeypatch.setattr(pipeline, "_now_ms", lambda: time.time_ns() // 1_000_000 + self.later_ms)
+
+
 @pytest.fixture
 def jobs(monkeypatch: pytest.MonkeyPatch) -> Jobs:
     return Jobs(monkeypatch)
@@ -179,26 +187,30 @@ def test_other_topics_are_no_reason_to_run(tmp_path: Path, jobs: Jobs) -> None:
     assert statuses(config) == ["skipped"]
 
 
-def test_retention_of_a_quiet_topic_comes_due(tmp_path: Path, jobs: Jobs) -> None:
-    append(tmp_path, retention_ms="2000")
+def test_retention_of_a_quiet_topic_comes_due(
+    tmp_path: Path, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock(monkeypatch)
+    append(tmp_path, retention_ms="600000")
     with tidelog.open(tmp_path / "root") as store:
         store.topic("t")[0].log.roll()
     config = configured(tmp_path, "retention: {}")
     assert statuses(config) == ["done"]
     assert statuses(config) == ["skipped"]
     assert [one.status for one in pipeline.plan_pipeline(config)] == ["skipped"]
-    time.sleep(2.1)
+    clock.later_ms = 600_001
     assert [one.status for one in pipeline.plan_pipeline(config)] == ["would run"]
     assert statuses(config) == ["done"]
 
 
-def test_trim_comes_due_by_the_clock(tmp_path: Path, jobs: Jobs) -> None:
-    append(tmp_path, age_ms=DAY_MS - 1500)
+def test_trim_comes_due_by_the_clock(tmp_path: Path, jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    append(tmp_path, age_ms=DAY_MS - 600_000)
     append(tmp_path)
     config = configured(tmp_path, "trim: {topics: [t], before_time: 1 day ago}")
     assert statuses(config) == ["done"]
     assert statuses(config) == ["skipped"]
-    time.sleep(1.6)
+    clock.later_ms = 600_001
     assert statuses(config) == ["done"]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ import pytest
 
 import tidelog
 from tests.spark.conftest import Source, rows
+from tests.waiting import wait_until
 from tidelog.records import Record
 from tidelog.storage.lock import RootLock
 
@@ -40,12 +40,8 @@ def values(source: Source, root: Path, **options: Any) -> list[tuple[int, int, s
 def nothing_is_staged(root: Path) -> bool:
     """Whether no file is; a task that was still running when its job failed sweeps behind itself."""
     staging = root.parent / f".tidelog-staging-{root.name}"
-    until = time.monotonic() + 10
-    while left := [path for path in staging.rglob("*") if path.is_file()]:
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.1)
-    return not left
+    wait_until(lambda: not any(path.is_file() for path in staging.rglob("*")), "sweeping")
+    return True
 
 
 def test_every_row_is_written_once_and_in_order(spark: SparkSession, source: Source, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from tidelog.cli.actions.directories import parse_settings
 from tidelog.cli.actions.inputs import InputOptions, read_records
 from tidelog.cli.actions.loading import RootOptions, check_ready, opened_root
 from tidelog.cli.errors import UsageError
+from tidelog.cli.interrupts import interruptible
 from tidelog.cli.render.output import Cell, Column, Output
 from tidelog.config import LogConfig
 from tidelog.errors import InvalidInputError, LogError, UncleanShutdownError
@@ -188,7 +189,8 @@ def append_records(
             for partition, rows in chain([first] if first else [], pieces):
                 count = counts.setdefault(partition, _Count())
                 for part in _parts(rows, facts.config):
-                    count.add(part.num_rows, *((None, None) if write is None else write(partition, part)))
+                    with interruptible():  # what is appended is counted
+                        count.add(part.num_rows, *((None, None) if write is None else write(partition, part)))
                 if size:
                     progress.advance(source.tell() - done)
                     done = source.tell()
