@@ -18,6 +18,7 @@ _LOADER = "log/opening/loader.py"
 _LOG = "log/log.py"
 _LINKING = "log/append/linking.py"
 _PUBLISHING = ("manager/test_publishing_cut.py", "manager/test_publishing_faults.py", PROMISES)
+_LEFTOVERS = ("log/test_leftovers_cut.py",)
 _CLEANER = (
     "log/test_splitting.py",
     PROMISES,
@@ -349,21 +350,21 @@ LOG_MUTANTS: tuple[Mutant, ...] = (
         _LOADER,
         "        if names:\n            self._directory.sync()\n",
         "",
-        _CLEANER,
+        _LEFTOVERS,
     ),
     Mutant(
         "finished swaps are not synced",
         _LOADER,
         "        if renames:\n            self._directory.sync()\n",
         "",
-        _CLEANER,
+        _LEFTOVERS,
     ),
     Mutant(
         "indexes come back before their logs",
         _LOADER,
         "in (plan.rename[:logs], plan.rename[logs:])",
         "in (plan.rename[logs:], plan.rename[:logs])",
-        _CLEANER,
+        _LEFTOVERS,
     ),
     Mutant(
         "the segment that holds the recovery point is trusted",
@@ -437,6 +438,13 @@ LOG_MUTANTS: tuple[Mutant, ...] = (
         _DIRECTORY,
         "                self.fs.open(self.file(SYNC_FAILED_FILE), create=True).close()\n",
         "                pass\n",
+        (FOUND,),
+    ),
+    Mutant(
+        "a failed sync on a full disk is not told to who comes next",
+        _DIRECTORY,
+        "                    self.fs.unlink(self.file(format_segment_file(last, FileKind.OFFSET_INDEX)))\n",
+        "                    pass\n",
         (FOUND,),
     ),
 )

@@ -14,19 +14,8 @@ def test_a_store_with_a_failing_disk_survives_power_cuts(seed: int, faults: str)
     cut(seed, 25, actions=50, faults=faults)
 
 
-_UNMARKED = pytest.mark.xfail(
-    reason="a full disk takes no mark of a sync that failed: the next recovery trusts the system's memory"
-)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("seed", "faults"),
-    [
-        pytest.param(seed, faults, marks=[_UNMARKED] if (seed, faults) == (219, "full") else [])
-        for seed in range(200, 225)
-        for faults in FAULTS
-    ],
-)
+@pytest.mark.parametrize("faults", FAULTS)
+@pytest.mark.parametrize("seed", range(200, 225))
 def test_a_store_with_a_failing_disk_survives_eight_thousand_power_cuts(seed: int, faults: str) -> None:
     cut(seed, 107, faults=faults)

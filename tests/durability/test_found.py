@@ -17,7 +17,7 @@ from tidelog.manager.metadata.registry import Registry
 from tidelog.records import Record
 from tidelog.storage import FileSystem
 from tidelog.testing.crash import CrashFileSystem
-from tidelog.testing.faults import FaultyFileSystem, fail_on
+from tidelog.testing.faults import FaultyFileSystem, Rule, fail_on
 
 SMALL = {"internal.segment.bytes": 500, "retention.bytes": 1000}
 
@@ -164,21 +164,30 @@ def test_names_that_a_killed_process_made_are_synced_by_the_next() -> None:
     assert record.value == b"acknowledged"
 
 
+def failing_sync(*, full: bool) -> Rule:
+    """A log's sync fails; on a `full` disk no file can be made from then on."""
+    failing = fail_on("sync", "*.log", errno.ENOSPC if full else errno.EIO, times=1)
+    creating = fail_on("create", "*", errno.ENOSPC)
+    return lambda call: failing(call) or (creating(call) if full else None)
+
+
+@pytest.mark.parametrize("full", [False, True])
 @pytest.mark.parametrize("closes", [False, True])
-def test_recovery_after_a_failed_sync_writes_again_what_only_the_system_has(closes: bool) -> None:
+def test_recovery_after_a_failed_sync_writes_again_what_only_the_system_has(closes: bool, full: bool) -> None:
     crashing = CrashFileSystem()
     fs = FaultyFileSystem(crashing, lambda call: None)
     store = opened(fs)
     partition = store.create_topic("t", 1)[0]
     lost = [Record(b"%d" % number * 9000) for number in range(3)]  # pages that nothing is written to later
     partition.append(lost)
-    fs.rule = fail_on("sync", "*.log", errno.EIO, times=1)
+    fs.rule = failing_sync(full=full)
     with pytest.raises(LogOfflineError):
         partition.flush()
     if closes:
         store.close()
     else:
         killed(store)
+    fs.rule = lambda call: None
     store = opened(fs)
     partition = store.partition("t")
     assert partition.log_end_offset == 3

@@ -14,14 +14,19 @@ import pytest
 
 import tidelog
 from tests.golden import GOLDEN, golden_partition, read_json_lines
+from tests.log.logs import send
 from tests.manager.damage import DATA_CONFIG, TornCase, damage, make_torn, make_unclean, torn_cases
 from tidelog.config import LogConfig
 from tidelog.errors import TidelogError
 from tidelog.log import Log
+from tidelog.manager import BrokerConfig, Store
 from tidelog.manager.metadata.files import METADATA_DIRECTORY
 from tidelog.manager.upkeep.recovery import recover_partition
-from tidelog.records import decode_records
+from tidelog.manager.upkeep.rehearsal import Rehearsal
+from tidelog.records import Record, decode_records
 from tidelog.storage import LOCAL
+from tidelog.storage.files import write_again
+from tidelog.testing.crash import CrashFileSystem
 from tidelog.types import FetchIsolation
 
 if TYPE_CHECKING:
@@ -264,3 +269,40 @@ def test_a_dry_run_foresees_any_damage(tmp_path: Path, seed: int) -> None:
         point = dice.choice([0, dice.choice(bases)])
         damage(directory, point, dice)
         foreseen(directory, point)
+
+
+# ---- the store's clock and configuration
+
+
+@pytest.mark.parametrize(("idle_ms", "known"), [(999, {1, 2}), (1000, {2})])
+def test_opening_recovers_by_the_stores_clock_and_expiration(idle_ms: int, known: set[int]) -> None:
+    fs, clock = CrashFileSystem(), NOW_MS
+    config = BrokerConfig.from_properties({"producer.id.expiration.ms": "1000"})
+
+    def opened() -> Store:
+        return tidelog.open(
+            ["/a"], config=config, fs=fs, now_ms=lambda: clock, background=False, recover=True
+        )
+
+    store = opened()
+    log = store.create_topic("t", 1)[0].log
+    send(log, 1, 0, Record(b"one", timestamp=clock), transactional=False)
+    log.roll()  # its snapshot knows the producer; the next segment does not
+    clock += idle_ms
+    send(log, 2, 0, Record(b"two", timestamp=clock), transactional=False)
+    store.partition("t").go_offline(RuntimeError("killed"))
+    assert opened().partition("t").log.active_producers.keys() == known
+
+
+def test_a_dry_run_that_writes_again_holds_nothing_in_memory(tmp_path: Path) -> None:
+    path = tmp_path / "segment.log"
+    path.write_bytes(b"records")
+    rehearsal = Rehearsal(LOCAL)
+    file = rehearsal.open(path, writable=True)
+    state = file.state()
+    write_again(file)
+    assert file.state() == state
+    file.pwrite(b"other", 2)
+    assert file.pread(9, 0) == b"reother"
+    assert path.read_bytes() == b"records"
+    rehearsal.close()

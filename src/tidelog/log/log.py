@@ -56,13 +56,14 @@ if TYPE_CHECKING:
     from _typeshed import StrPath
     from typing_extensions import Buffer
 
-__all__ = ["Log"]
+__all__ = ["Log", "clock_ms"]
 
 
 _CLIENT = AppendOrigin.CLIENT
 
 
-def _clock_ms() -> int:
+def clock_ms() -> int:
+    """The time, in milliseconds since 1970."""
     return time.time_ns() // 1_000_000
 
 
@@ -85,7 +86,7 @@ class Log(LogReader):
         high_watermark: int | None = None,
         topic_id: uuid.UUID | None = None,
         fs: FileSystem = LOCAL,
-        now_ms: Callable[[], int] = _clock_ms,
+        now_ms: Callable[[], int] = clock_ms,
         scheduler: Scheduler | None = None,
         producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
         max_transaction_timeout_ms: int = TRANSACTION_MAX_TIMEOUT_MS,

@@ -10,7 +10,9 @@ and whether a sync has ever failed in it (`failure`). A kernel drops the pages t
 reports that once; the next sync of the same file succeeds without them. So every sync of a file in here goes
 through the directory, and after one has failed, all later ones fail too. A file `tidelog-sync-failed` tells
 whoever opens the directory next, on the same system: what it reads there may be in the system's memory alone,
-which takes it for written. After a power cut neither the memory nor the file need be there.
+which takes it for written. A full disk may have no room for that file. Then the last segment's offset index
+is removed, which needs no room: a last segment without one says the same (`tells_failed_sync`), and recovery
+rebuilds it anyway. After a power cut neither the memory nor the mark need be there.
 """
 
 from __future__ import annotations
@@ -25,14 +27,22 @@ from tidelog.errors import InvalidInputError
 from tidelog.storage.atomic import atomic_write
 from tidelog.storage.files import File, FileSystem, parent
 from tidelog.storage.local import LINK_REFUSED, LOCAL
-from tidelog.storage.names import META_PROPERTIES_FILE, SYNC_FAILED_FILE, parse_partition_directory
+from tidelog.storage.names import (
+    META_PROPERTIES_FILE,
+    SYNC_FAILED_FILE,
+    FileKind,
+    SegmentFileName,
+    format_segment_file,
+    parse_partition_directory,
+    parse_segment_file,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from _typeshed import ReadableBuffer, StrPath
 
-__all__ = ["Directory", "is_partition"]
+__all__ = ["Directory", "is_partition", "tells_failed_sync"]
 
 
 class Directory:
@@ -124,9 +134,17 @@ class Directory:
             yield
         except OSError as error:
             self.failure = self.failure or error
-            with suppress(OSError):
-                self.fs.open(self.file(SYNC_FAILED_FILE), create=True).close()
+            self._mark_failed_sync()
             raise
+
+    def _mark_failed_sync(self) -> None:
+        with self.lock, suppress(OSError):
+            try:
+                self.fs.open(self.file(SYNC_FAILED_FILE), create=True).close()
+            except OSError:
+                last = _last_log(entry.name for entry in self.fs.list(self.path))
+                if last >= 0:
+                    self.fs.unlink(self.file(format_segment_file(last, FileKind.OFFSET_INDEX)))
 
     def sync(self) -> None:
         """Wait until the names in here are on the disk."""
@@ -159,6 +177,21 @@ class Directory:
                 self.fs.sync_directory(parent(target))
                 if parent(source) != parent(target):
                     self.fs.sync_directory(parent(source))
+
+
+def tells_failed_sync(names: Collection[str]) -> bool:
+    """Whether the names in a partition's directory say that a sync has failed in it."""
+    last = _last_log(names)
+    return SYNC_FAILED_FILE in names or (
+        last >= 0 and format_segment_file(last, FileKind.OFFSET_INDEX) not in names
+    )
+
+
+def _last_log(names: Iterable[str]) -> int:
+    """The base offset of the last segment; -1 if there is none."""
+    parsed = filter(None, map(parse_segment_file, names))
+    logs = (file for file in parsed if file == SegmentFileName(file.offset, FileKind.LOG))
+    return max((file.offset for file in logs), default=-1)
 
 
 def is_partition(fs: FileSystem, path: str) -> bool:

@@ -49,9 +49,9 @@ def recover_path(
     directory = existing_directory(path)
     if discard and keep is not None:
         raise UsageError("--keep and --discard cannot be combined")
-    defaults = RootOptions(properties).broker.topic_defaults
+    broker = RootOptions(properties).broker
     config = parse_settings(settings)
-    LogConfig.from_properties(config, defaults)
+    LogConfig.from_properties(config, broker.topic_defaults)
     fs: FileSystem = LOCAL
     keeping = None
     if not dry_run and not discard:
@@ -67,7 +67,7 @@ def recover_path(
                     recovery_point=recovery_point,
                     tell=tell,
                     dry_run=dry_run,
-                    defaults=defaults,
+                    broker=broker,
                     settings=config,
                 )
             ]
@@ -79,7 +79,7 @@ def recover_path(
                 threads=min(os.cpu_count() or 1, 8),
                 tell=tell,
                 dry_run=dry_run,
-                defaults=defaults,
+                broker=broker,
                 settings=config,
             )
     if dry_run:

@@ -42,6 +42,7 @@ from tidelog.log.segments.splitting import split_segment
 from tidelog.log.state import LogParts, draw_jitter_ms
 from tidelog.records.batches import BatchTable, scan_batches
 from tidelog.segment import ActiveSegment, SealedSegment, Segment
+from tidelog.storage.directory import tells_failed_sync
 from tidelog.storage.files import write_again
 from tidelog.storage.names import SYNC_FAILED_FILE, FileKind, Transient, format_segment_file
 from tidelog.types import LARGEST_OFFSET
@@ -129,9 +130,11 @@ class _Loader:
         self._recovery_point = recovery_point
         self._segments: list[Segment] = []
         self._snapshots: set[int] = set()  # offsets of the snapshot files there are
+        self._sync_failed = False
 
     def load(self, recover: bool) -> LoadedLog:
         names = self._clear_leftovers()
+        self._sync_failed = tells_failed_sync(names)
         epochs_before = self._parts.epochs.cache.entries
         self._open_segments(names, recover)
         end = self._recover_log() if recover else 0
@@ -341,7 +344,7 @@ class _Loader:
     def _recover_from_point(self) -> None:
         bases = [segment.base_offset for segment in self._segments]
         first = max(sum(base <= self._recovery_point for base in bases) - 1, 0)
-        if self._directory.exists(SYNC_FAILED_FILE):
+        if self._sync_failed:
             self._write_again(bases[first:])
         index = first
         while index < len(self._segments):

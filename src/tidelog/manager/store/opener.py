@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, overload
 
 from tidelog.errors import InvalidInputError
+from tidelog.log.log import clock_ms
 from tidelog.manager.background.scheduler import TaskQueue, monotonic_ms
 from tidelog.manager.brokerconfig import BrokerConfig
 from tidelog.manager.store.environment import Environment
@@ -22,10 +22,6 @@ if TYPE_CHECKING:
     from _typeshed import StrPath
 
 __all__ = ["open_store"]
-
-
-def _clock_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 @overload
@@ -110,9 +106,9 @@ def open_store(
     if mode == "r":
         return open_readonly(listed or broker.log_dirs)
     paths = [str(Path(path).absolute()) for path in listed or broker.log_dirs]
-    queue = TaskQueue(now_ms or (_clock_ms if background is False else monotonic_ms))
+    queue = TaskQueue(now_ms or (clock_ms if background is False else monotonic_ms))
     tell = Teller(on_event)
-    env = Environment(fs, broker, now_ms or _clock_ms, queue, tell)
+    env = Environment(fs, broker, now_ms or clock_ms, queue, tell)
     wishes = Wishes(
         create=create,
         adopt=adopt,

@@ -260,9 +260,10 @@ class _Opening:
                 root,
                 list(root.facts.partitions),
                 image=self._opened.registry.image,
-                defaults=self._env.config.topic_defaults,
+                broker=self._env.config,
                 threads=self._env.config.num_recovery_threads_per_data_dir,
                 tell=self._env.tell,
+                now_ms=self._env.now_ms,
             )
             self._failed |= {one.path: one.error for one in done if one.error is not None}
             self._recovered.add(root)

@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tidelog.config import LogConfig
 from tidelog.errors import TidelogError
 from tidelog.layout.config import log_config
 from tidelog.layout.partitions import log_sizes
 from tidelog.layout.roots import Checkpoint, Offsets, Root, hold_root, look_at
 from tidelog.log import Log
+from tidelog.log.log import clock_ms
+from tidelog.manager.brokerconfig import BrokerConfig
 from tidelog.manager.metadata.files import look_at_metadata
 from tidelog.manager.metadata.image import MetadataImage
 from tidelog.manager.store.events import Event
@@ -67,7 +68,7 @@ def recover_partition(
     recovery_point: int | None = None,
     tell: Callable[[Event], None] = lambda event: None,
     dry_run: bool = False,
-    defaults: LogConfig | None = None,
+    broker: BrokerConfig | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> Recovered:
     """Recover one log; its root, if it is in one, is held in the meantime.
@@ -76,7 +77,7 @@ def recover_partition(
     changes nothing (`rehearsal`).
     """
     root, name = parent(path), path.rpartition("/")[2]
-    work = _Work(fs, recovery_point, tell, defaults or LogConfig(), settings or {})
+    work = _Work(fs, recovery_point, tell, broker or BrokerConfig(), settings or {})
     return work.run(root, [name], threads=1, whole=False, dry_run=dry_run)[0]
 
 
@@ -88,11 +89,11 @@ def recover_root(
     threads: int = 1,
     tell: Callable[[Event], None] = lambda event: None,
     dry_run: bool = False,
-    defaults: LogConfig | None = None,
+    broker: BrokerConfig | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> list[Recovered]:
     """Recover every log of a root, `threads` at a time; see `recover_partition`."""
-    work = _Work(fs, recovery_point, tell, defaults or LogConfig(), settings or {})
+    work = _Work(fs, recovery_point, tell, broker or BrokerConfig(), settings or {})
     names = list(look_at(fs, path).partitions)
     return work.run(path, names, threads=threads, whole=True, dry_run=dry_run)
 
@@ -103,14 +104,15 @@ def recover_logs(
     names: Sequence[str],
     *,
     image: MetadataImage,
-    defaults: LogConfig,
+    broker: BrokerConfig,
     settings: Mapping[str, str] | None = None,
     recovery_point: int | None = None,
     threads: int = 1,
     tell: Callable[[Event], None] = lambda event: None,
+    now_ms: Callable[[], int] = clock_ms,
 ) -> list[Recovered]:
     """Recover logs of a root that the caller holds, and write down how far they are; `fs` may keep things."""
-    work = _Work(fs, recovery_point, tell, defaults, settings or {})
+    work = _Work(fs, recovery_point, tell, broker, settings or {}, now_ms)
     recovered = work.recover(root.path, root.checkpoints, names, image, threads)
     done = {one.partition: one.log_end_offset for one in recovered if one.error is None}
     root.add_to_checkpoint(Checkpoint.RECOVERY_POINTS, done)
@@ -128,8 +130,9 @@ class _Work:
     fs: FileSystem
     point: int | None
     tell: Callable[[Event], None]
-    defaults: LogConfig
+    broker: BrokerConfig
     settings: Mapping[str, str]
+    now_ms: Callable[[], int] = clock_ms
 
     def run(
         self, path: str, names: Sequence[str], *, threads: int, whole: bool, dry_run: bool
@@ -148,11 +151,12 @@ class _Work:
                 root,
                 names,
                 image=image,
-                defaults=self.defaults,
+                broker=self.broker,
                 settings=self.settings,
                 recovery_point=self.point,
                 threads=threads,
                 tell=self.tell,
+                now_ms=self.now_ms,
             )
             if all(one.error is None for one in recovered) and (whole or root.facts.clean):
                 root.write_clean_shutdown()
@@ -201,7 +205,7 @@ class _Work:
     def _job(
         self, path: str, partition: TopicPartition, checkpoints: Checkpoints, image: MetadataImage
     ) -> LoadJob:
-        config = log_config(image.topic_config(partition.topic), self.defaults, self.settings)
+        config = log_config(image.topic_config(partition.topic), self.broker.topic_defaults, self.settings)
         point = self._point(partition, checkpoints)
         start = checkpoints[Checkpoint.LOG_STARTS].get(partition, 0)
 
@@ -212,6 +216,9 @@ class _Work:
                 log_start_offset=start,
                 recovery_point=point,
                 fs=self.fs,
+                now_ms=self.now_ms,
+                producer_id_expiration_ms=self.broker.producer_id_expiration_ms,
+                max_transaction_timeout_ms=self.broker.transaction_max_timeout_ms,
                 recovered=recovered,
             )
 

@@ -78,6 +78,8 @@ class _Content:
     def write(self, data: ReadableBuffer, position: int) -> int:
         with self._lock:
             size = memoryview(data).nbytes
+            if self._source is not None and self.read(size, position) == data:
+                return size  # written again: nothing changes
             if position + size > self.size:
                 self.resize(position + size)
             self.own()[position : position + size] = memoryview(data).cast("B")
