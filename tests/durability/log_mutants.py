@@ -378,7 +378,7 @@ LOG_MUTANTS: tuple[Mutant, ...] = (
         _LOADER,
         "                self._remove_segments(index + 1)\n",
         "",
-        LIVES,
+        ("log/test_opening.py",),
     ),
     Mutant(
         "an unclean log is trusted",

@@ -210,6 +210,18 @@ def test_damage_that_recovery_may_not_cut_is_reported(path: Path) -> None:
     assert file.read_bytes() == data
 
 
+def test_what_lies_behind_damage_past_the_recovery_point_goes(path: Path) -> None:
+    first, second = _bases(path)[1:3]
+    file = path / _name(first, FileKind.LOG)
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(data)
+    with open_log(path, clean=False, recovery_point=first) as log:
+        assert first < log.log_end_offset < second
+        assert [one.offset for one in all_records(log)] == list(range(log.log_end_offset))
+    assert _bases(path) == [0, first]
+
+
 def test_a_batch_that_was_cut_off_hides_only_what_follows_in_its_segment(path: Path) -> None:
     file = path / _name(_bases(path)[1], FileKind.LOG)
     file.write_bytes(file.read_bytes()[:-7])
