@@ -29,7 +29,7 @@ STORE_MUTANTS: tuple[Mutant, ...] = (
         _ROOT,
         "        with self._writing:\n",
         "        if self._writing:\n",
-        RACES,
+        (PROMISES,),
     ),
     Mutant(
         "a lost lock is not noticed",

@@ -14,9 +14,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.durability.interrupting import interrupted
 from tests.durability.stores import CONFIG, recovered
 from tests.log.logs import abort, commit, send
 from tidelog.errors import LogOfflineError
+from tidelog.layout.roots import Checkpoint, hold_root, read_checkpoint
 from tidelog.log import Log
 from tidelog.manager import Partition, Store
 from tidelog.records import Record
@@ -24,6 +26,7 @@ from tidelog.storage import LOCAL, Directory, FileSystem, atomic_write, read_fil
 from tidelog.storage.atomic import atomic_create
 from tidelog.testing.crash import CrashFileSystem
 from tidelog.testing.faults import FaultyFileSystem, fail_on
+from tidelog.types import TopicPartition
 
 ROOTS = ("/a", "/b")
 SMALL = {"internal.segment.bytes": 500, "retention.bytes": 1000}
@@ -355,6 +358,17 @@ def test_writers_of_one_file_take_turns(tmp_path: Path) -> None:
         thread.join()
     assert not errors
     assert len(set((tmp_path / "f").read_bytes())) == 1
+
+
+@pytest.mark.parametrize("step", range(1, 7))
+def test_checkpoints_of_two_threads_are_both_written(step: int) -> None:
+    fs = FaultyFileSystem(CrashFileSystem(), lambda call: None)
+    one, other = TopicPartition("t", 0), TopicPartition("t", 1)
+    with hold_root("/a", fs, create=True) as root:
+        with interrupted(fs, step, lambda: root.add_to_checkpoint(Checkpoint.LOG_STARTS, {other: 2})):
+            root.add_to_checkpoint(Checkpoint.LOG_STARTS, {one: 1})
+        assert read_checkpoint(fs, "/a", Checkpoint.LOG_STARTS) == {one: 1, other: 2}
+        assert root.checkpoints[Checkpoint.LOG_STARTS] == {one: 1, other: 2}
 
 
 def test_a_lock_file_that_is_removed_is_held_again_under_its_name(tmp_path: Path) -> None:
