@@ -20,9 +20,11 @@ from tidelog.records.schema import HEADERS_TYPE, Projection
 
 __all__ = [
     "ChunkColumns",
+    "binary_array",
     "constant_int",
     "constant_string",
     "from_numbers",
+    "int_array",
     "numbers",
     "string_array",
     "text_scalar",
@@ -202,6 +204,31 @@ def string_array(texts: Sequence[str]) -> pa.Array:
     np.cumsum([len(text) for text in encoded], out=ends[1:])
     buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(encoded))]
     return pa.Array.from_buffers(pa.string(), len(encoded), buffers)
+
+
+def binary_array(values: Sequence[bytes | None]) -> pa.Array:
+    """Bytes as a column, without pandas too; OverflowError if they are more than a column can hold."""
+    ends = np.zeros(len(values) + 1, np.int64)
+    np.cumsum([0 if value is None else len(value) for value in values], out=ends[1:])
+    if ends[-1] > np.iinfo(np.int32).max:
+        raise OverflowError(f"{ends[-1]} bytes in one column; give fewer records at a time")
+    data = pa.py_buffer(b"".join(value for value in values if value is not None))
+    buffers = [_validity(values), pa.py_buffer(ends.astype(np.int32)), data]
+    return pa.Array.from_buffers(pa.binary(), len(values), buffers)
+
+
+def int_array(values: Sequence[int | None]) -> pa.Array:
+    """Integers as a column, without pandas too; OverflowError if one has more than 64 bits."""
+    data = np.array([0 if value is None else value for value in values], np.int64)
+    return pa.Array.from_buffers(pa.int64(), len(values), [_validity(values), pa.py_buffer(data)])
+
+
+def _validity(values: Sequence[object]) -> pa.Buffer | None:
+    """Which values are there, a bit each; None if all are."""
+    if None not in values:
+        return None
+    there = np.array([value is not None for value in values], np.bool_)
+    return pa.py_buffer(np.packbits(there, bitorder="little"))
 
 
 def constant_int(value: int, rows: int) -> pa.Array:

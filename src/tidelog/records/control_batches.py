@@ -17,6 +17,7 @@ from tidelog.protocol.control_records import (
     control_fields,
 )
 from tidelog.records.builder import BatchOptions, encode_batches
+from tidelog.records.columns import binary_array, int_array
 
 __all__ = ["encode_end_txn_marker", "encode_kraft_control"]
 
@@ -55,8 +56,7 @@ def encode_kraft_control(
 
 def _control_batch(record: ControlRecord, timestamp: int, **options: Unpack[BatchOptions]) -> bytes:
     key, value = control_fields(record)
-    columns = pa.record_batch(
-        {"key": [key], "value": [value], "timestamp": pa.array([timestamp], pa.int64())}
-    )
+    arrays = [binary_array([key]), binary_array([value]), int_array([timestamp])]
+    columns = pa.RecordBatch.from_arrays(arrays, ["key", "value", "timestamp"])
     options["control"] = True
     return bytes(encode_batches(columns, **options))

@@ -17,6 +17,7 @@ import pyarrow as pa
 from tidelog.errors import InvalidInputError
 from tidelog.records.batches import walk_batches
 from tidelog.records.builder import BatchOptions, encode_batches
+from tidelog.records.columns import binary_array, int_array
 from tidelog.records.decode import iter_record_batches
 from tidelog.records.schema import HEADERS_TYPE
 from tidelog.types import TimestampType
@@ -189,7 +190,7 @@ def to_arrow(records: Iterable[RecordLike]) -> pa.RecordBatch:
         ]
     except AttributeError as error:
         raise InvalidInputError(f"a record's headers is not what it should be: {error}") from error
-    columns = {
+    columns: dict[str, tuple[list[Any], pa.DataType]] = {
         "key": ([row.key for row in rows], pa.binary()),
         "value": ([row.value for row in rows], pa.binary()),
         "timestamp": ([row.timestamp for row in rows], pa.int64()),
@@ -198,10 +199,20 @@ def to_arrow(records: Iterable[RecordLike]) -> pa.RecordBatch:
     arrays = []
     for name, (values, kind) in columns.items():
         try:
-            arrays.append(pa.array(values, kind))
+            arrays.append(_column(values, kind))
         except (pa.ArrowException, OverflowError, TypeError) as error:
             raise InvalidInputError(f"a record's {name} is not what it should be: {error}") from error
     return pa.RecordBatch.from_arrays(arrays, names=list(columns))
+
+
+def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
+    """As `pyarrow.array`, which imports pandas at its first use: done without it where values are plain."""
+    types = set(map(type, values)) - {type(None)}
+    if kind == pa.binary() and types <= {bytes}:
+        return binary_array(values)
+    if kind == pa.int64() and types <= {int}:
+        return int_array(values)
+    return pa.nulls(len(values), kind) if not types else pa.array(values, kind)
 
 
 def from_arrow(batch: pa.RecordBatch) -> Iterator[StoredRecord]:
