@@ -227,12 +227,7 @@ class Log(LogReader):
             if appended is not None:
                 return appended
         return appending.append_as_leader(
-            self._state,
-            records,
-            leader_epoch=leader_epoch,
-            origin=origin,
-            transaction_version=transaction_version,
-            options=options,
+            self._state, records, leader_epoch, origin, transaction_version, options
         )
 
     def append_as_only_replica(
@@ -249,12 +244,7 @@ class Log(LogReader):
             if appended is not None:
                 return appended
         result = appending.append_as_leader(
-            self._state,
-            records,
-            leader_epoch=leader_epoch,
-            origin=origin,
-            transaction_version=transaction_version,
-            options=options,
+            self._state, records, leader_epoch, origin, transaction_version, options
         )
         self.maybe_increment_high_watermark(self._state.view.offsets.log_end)
         return result

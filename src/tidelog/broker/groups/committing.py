@@ -26,6 +26,9 @@ __all__ = ["Committing"]
 _TOPIC_IDS = 10
 _GROUP_NOT_FOUND = 9
 
+_Named = tuple[str, UUID | None, Any]
+"""A partition of a request, with its topic's name and id."""
+
 
 class _Commits:
     """The partitions of a request, told topic by topic in a response."""
@@ -69,9 +72,26 @@ class Committing:
             return [self._refuse(asked, refused.code)]
         retention = field(message, "retention_time_ms", field(message, "retention_time", -1))
         retention_ms = retention if isinstance(retention, int) else milliseconds(retention)
+        expires_ms = None if retention_ms < 0 else now_ms + retention_ms
+        return self._write(asked, known, answers, now_ms, expires_ms)
+
+    def _write(
+        self,
+        asked: Request,
+        known: Iterable[_Named],
+        answers: _Commits,
+        now_ms: int,
+        expires_ms: int | None = None,
+        producer: tuple[int, int] = (-1, -1),
+    ) -> Sequence[Effect]:
+        """Append the offsets of partitions that are known, and answer; in a transaction of a `producer`.
+
+        As with Kafka, an offset that is part of a transaction does not say the topic's id.
+        """
+        message = asked.message
         written = []
         for name, topic_id, part in known:
-            if self._is_too_large(part):
+            if len(part.committed_metadata or "") > self._table.config.offset_metadata_max_bytes:
                 answers.say(name, topic_id, part.partition_index, ErrorCode.offset_metadata_too_large)
                 continue
             answers.say(name, topic_id, part.partition_index, ErrorCode.none)
@@ -80,8 +100,8 @@ class Committing:
                 int(field(part, "committed_leader_epoch", -1)),
                 part.committed_metadata or "",
                 now_ms,
-                None if retention_ms < 0 else now_ms + retention_ms,
-                topic_id,
+                expires_ms,
+                topic_id if producer[0] < 0 else None,
             )
             written.append(records.offset(message.group_id, (name, part.partition_index), commit))
         return self._table.append(
@@ -90,12 +110,13 @@ class Committing:
             now_ms,
             lambda: [Reply(asked.ticket, respond(message, topics=answers.told()))],
             lambda code: [self._refuse(asked, code)],
+            producer=producer,
         )
 
-    def _known(self, message: Any, answers: _Commits) -> list[tuple[str, UUID | None, Any]]:
+    def _known(self, message: Any, answers: _Commits) -> list[_Named]:
         """The partitions that there are; the others are answered with an error."""
         topics = self._table.topics
-        known: list[tuple[str, UUID | None, Any]] = []
+        known: list[_Named] = []
         for topic in message.topics:
             topic_id = field(topic, "topic_id")
             name = field(topic, "name") or (topics.topic_name(topic_id) if topic_id else None)
@@ -128,9 +149,6 @@ class Committing:
             timeout_ms = group.members[member_id].session_timeout_ms
             self._joining.expect_heartbeat(group, member_id, timeout_ms, now_ms)
         return check
-
-    def _is_too_large(self, part: Any) -> bool:
-        return len(part.committed_metadata or "") > self._table.config.offset_metadata_max_bytes
 
     def _refuse(self, asked: Request, code: ErrorCode) -> Reply:
         """The same error for every partition of a commit."""
@@ -174,27 +192,9 @@ class Committing:
             return [refusal]
         message = asked.message
         answers = _Commits()
-        written = []
-        for name, topic_id, part in self._known(message, answers):
-            if self._is_too_large(part):
-                answers.say(name, topic_id, part.partition_index, ErrorCode.offset_metadata_too_large)
-                continue
-            answers.say(name, topic_id, part.partition_index, ErrorCode.none)
-            commit = Committed(
-                part.committed_offset,
-                int(field(part, "committed_leader_epoch", -1)),
-                part.committed_metadata or "",
-                now_ms,
-            )
-            written.append(records.offset(message.group_id, (name, part.partition_index), commit))
-        return self._table.append(
-            message.group_id,
-            written,
-            now_ms,
-            lambda: [Reply(asked.ticket, respond(message, topics=answers.told()))],
-            lambda code: [self._refuse(asked, code)],
-            producer=(message.producer_id, message.producer_epoch),
-        )
+        known = self._known(message, answers)
+        producer = (message.producer_id, message.producer_epoch)
+        return self._write(asked, known, answers, now_ms, producer=producer)
 
     def refuse_transactional(self, asked: Request, code: ErrorCode) -> Reply:
         """A TxnOffsetCommit that is not part of a transaction."""

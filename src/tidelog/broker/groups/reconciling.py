@@ -59,14 +59,19 @@ def _shrunk(member: ConsumerMember, topic_ids: Collection[UUID], owned: Owned) -
     given_up = {part: since for part, since in member.assigned.items() if part not in kept}
     revoking = {**member.revoking, **given_up}
     if _owns(owned, revoking):
-        return replace(
-            member,
-            state=MemberState.UNREVOKED_PARTITIONS,
-            previous_epoch=member.epoch,
-            assigned=kept,
-            revoking=revoking,
-        )
+        return _giving_up(member, kept, revoking)
     return replace(member, previous_epoch=member.epoch, assigned=kept)
+
+
+def _giving_up(member: ConsumerMember, kept: Held, revoking: Held) -> ConsumerMember:
+    """The member keeps its epoch until it has given up what it is not to have."""
+    return replace(
+        member,
+        state=MemberState.UNREVOKED_PARTITIONS,
+        previous_epoch=member.epoch,
+        assigned=kept,
+        revoking=revoking,
+    )
 
 
 def _next(
@@ -79,13 +84,7 @@ def _next(
     kept = {part: since for part, since in member.assigned.items() if part in wanted}
     revoking = {part: since for part, since in member.assigned.items() if part not in wanted}
     if _owns(owned, revoking):
-        return replace(
-            member,
-            state=MemberState.UNREVOKED_PARTITIONS,
-            previous_epoch=member.epoch,
-            assigned=kept,
-            revoking=revoking,
-        )
+        return _giving_up(member, kept, revoking)
     missing = wanted - kept.keys()
     # What the member itself has just given up, it may get back at once.
     free = {part for part in missing if part not in holders or holders[part] == member.member_id}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from tidelog.cli.errors import FOUND_WRONG
 from tidelog.cli.render.output import Cell, Column, Output
 from tidelog.cli.render.spark_progress import Reporter
 from tidelog.manager.metadata.files import home_of_metadata
-from tidelog.manager.upkeep.reindexing import Reindexed, reindex
+from tidelog.manager.upkeep.reindexing import Reindexed, ReindexOptions, reindex
 from tidelog.storage import LOCAL
 from tidelog.storage.directory import is_partition
 from tidelog.storage.files import parent
@@ -38,11 +38,19 @@ def reindex_path(
     options: RootOptions,
 ) -> int:
     """Rebuild the indexes of a root or partition; the exit code."""
-    directory, config = existing_directory(path), parse_settings(settings)
+    directory = existing_directory(path)
+    root = parent(directory) if is_partition(LOCAL, directory) else directory
+    asked = ReindexOptions(
+        everything=everything,
+        dry_run=dry_run,
+        settings=parse_settings(settings),
+        defaults=options.broker.topic_defaults,
+        metadata=home_of_metadata(LOCAL, options.roots(root)),
+    )
     done: list[Reindexed] = []
 
     def rows() -> Iterator[Sequence[Cell]]:
-        for one in _reindexed(directory, output, everything, dry_run, config, master, options):
+        for one in _reindexed(directory, output, asked, master):
             done.append(one)
             yield one.file, " ".join(one.indexes), one.cause, one.error
 
@@ -55,42 +63,16 @@ def reindex_path(
 
 
 def _reindexed(
-    directory: str,
-    output: Output,
-    everything: bool,
-    dry_run: bool,
-    config: Mapping[str, str],
-    master: str | None,
-    options: RootOptions,
+    directory: str, output: Output, asked: ReindexOptions, master: str | None
 ) -> Iterator[Reindexed]:
     """What was done, as it is done."""
-    defaults = options.broker.topic_defaults
-    root = parent(directory) if is_partition(LOCAL, directory) else directory
-    metadata = home_of_metadata(LOCAL, options.roots(root))
     if master is not None:
         from tidelog.spark import quiet_session
         from tidelog.spark.upkeep.reindexing import rebuild
 
         with quiet_session(master) as session, ExitStack() as stack:
-            yield from rebuild(
-                session,
-                directory,
-                everything=everything,
-                dry_run=dry_run,
-                settings=config,
-                defaults=defaults,
-                metadata=metadata,
-                report=Reporter(output, stack, "reindexing"),
-            )
+            report = Reporter(output, stack, "reindexing")
+            yield from rebuild(session, directory, report=report, **asked)
         return
     with output.progress(log_bytes(directory), "reindexing") as progress:
-        yield from reindex(
-            LOCAL,
-            directory,
-            everything=everything,
-            dry_run=dry_run,
-            settings=config,
-            defaults=defaults,
-            metadata=metadata,
-            advance=progress.advance,
-        )
+        yield from reindex(LOCAL, directory, advance=progress.advance, **asked)

@@ -72,7 +72,6 @@ class PlacedBatches(NamedTuple):
 def append_as_leader(
     state: LogState,
     records: Incoming,
-    *,
     leader_epoch: int,
     origin: AppendOrigin,
     transaction_version: int,

@@ -21,13 +21,14 @@ from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 
 import pyarrow as pa
 
-from tidelog.errors import InvalidInputError, TidelogError, UnknownTopicOrPartitionError
+from tidelog.errors import InvalidInputError, TidelogError
 from tidelog.layout.roots import Checkpoint, Skipped, read_checkpoint
 from tidelog.log.read.reader import DEFAULT_READ_BYTES
 from tidelog.log.read.reading import FetchData, to_arrow
 from tidelog.manager.metadata.files import look_at_metadata
 from tidelog.manager.metadata.image import MetadataImage
 from tidelog.manager.store.metrics import PartitionMetrics, StoreMetrics
+from tidelog.manager.store.numbered import NumberedPartitions
 from tidelog.manager.store.partition import FlushTimes
 from tidelog.manager.store.topic_mapping import TopicMapping
 from tidelog.manager.upkeep.moments import to_timestamp
@@ -217,7 +218,7 @@ class ReadOnlyPartition:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadOnlyTopic:
+class ReadOnlyTopic(NumberedPartitions[ReadOnlyPartition]):
     """A topic and those of its partitions that are here."""
 
     name: str
@@ -225,24 +226,6 @@ class ReadOnlyTopic:
     config: Mapping[str, str] = field(default_factory=dict)
     """What is set for it, as text under Kafka's keys, as far as the metadata here tells."""
     partitions: Mapping[int, ReadOnlyPartition] = field(default_factory=dict)
-
-    def __getitem__(self, number: int) -> ReadOnlyPartition:
-        """A partition by its number."""
-        try:
-            return self.partitions[number]
-        except KeyError:
-            there = sorted(self.partitions)
-            raise UnknownTopicOrPartitionError(
-                f"topic {self.name!r} has no partition {number} here, but {there}"
-            ) from None
-
-    def __iter__(self) -> Iterator[ReadOnlyPartition]:
-        """Its partitions in order."""
-        return iter([self.partitions[number] for number in sorted(self.partitions)])
-
-    def __len__(self) -> int:
-        """How many partitions it has here."""
-        return len(self.partitions)
 
 
 class ReadOnlyStore(TopicMapping[ReadOnlyTopic, ReadOnlyPartition]):

@@ -7,18 +7,18 @@ what is set (`metadata.registry`), where a broker reads it too.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tidelog.errors import UnknownTopicOrPartitionError
 from tidelog.manager.metadata.registration import Place, Registration
+from tidelog.manager.store.numbered import NumberedPartitions
 from tidelog.manager.store.partition import Partition
 
 __all__ = ["Topic"]
 
 
 @dataclass(slots=True)
-class Topic:
+class Topic(NumberedPartitions[Partition]):
     """A topic and its partitions."""
 
     name: str
@@ -26,25 +26,6 @@ class Topic:
     config: Mapping[str, str] = field(default_factory=dict)
     """What is set for it, as text under Kafka's keys."""
     partitions: dict[int, Partition] = field(default_factory=dict)
-
-    def __getitem__(self, number: int) -> Partition:
-        """A partition by its number."""
-        try:
-            return self.partitions[number]
-        except KeyError:
-            there = sorted(self.partitions)
-            raise UnknownTopicOrPartitionError(
-                f"topic {self.name!r} has no partition {number} here, but {there}"
-            ) from None
-
-    def __iter__(self) -> Iterator[Partition]:
-        """Its partitions in order."""
-        partitions = self.partitions  # replaced, never changed, so that nobody needs a lock to look
-        return iter([partitions[number] for number in sorted(partitions)])
-
-    def __len__(self) -> int:
-        """How many partitions it has."""
-        return len(self.partitions)
 
     def registration(self) -> Registration:
         """The topic as the metadata should know it.

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar
+from typing import ClassVar, TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -49,7 +49,15 @@ from tidelog.storage.names import (
     parse_partition_directory,
 )
 
-__all__ = ["ReindexTask", "Reindexed", "held_for_reindex", "plan_reindex", "reindex", "reindex_segment"]
+__all__ = [
+    "ReindexOptions",
+    "ReindexTask",
+    "Reindexed",
+    "held_for_reindex",
+    "plan_reindex",
+    "reindex",
+    "reindex_segment",
+]
 
 _INDEXES = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
 
@@ -84,34 +92,35 @@ class Reindexed:
     """What is wrong with the log itself: its indexes reach up to there only, or could not be made."""
 
 
+class ReindexOptions(TypedDict, total=False):
+    """How indexes are rebuilt."""
+
+    everything: bool
+    """All of them, not only what is missing or wrong."""
+    dry_run: bool
+    """Say what would be replaced, and replace nothing."""
+    settings: Mapping[str, str] | None
+    """Topic configs to use instead of the metadata's; `index.interval.bytes` matters."""
+    defaults: LogConfig | None
+    """The broker's configuration for topics."""
+    metadata: str | None
+    """The root whose metadata counts, if it is another one."""
+
+
 def reindex(
     fs: FileSystem,
     path: str,
     *,
-    everything: bool = False,
-    dry_run: bool = False,
-    settings: Mapping[str, str] | None = None,
-    defaults: LogConfig | None = None,
-    metadata: str | None = None,
     advance: Callable[[int], None] = lambda size: None,
+    **options: Unpack[ReindexOptions],
 ) -> Iterator[Reindexed]:
-    """Rebuild the indexes in a root or partition that are missing or wrong, or `everything`.
+    """Rebuild the indexes in a root or partition that are missing or wrong, or all of them.
 
-    Answers come as segments are done; those in order have none. `settings` are topic configs to use instead
-    of the metadata's (index.interval.bytes matters), `defaults` the broker's, `metadata` the root whose
-    metadata counts if it is another one. The root is locked in the meantime, unless nothing is written.
+    Answers come as segments are done; those in order have none. The root is locked in the meantime, unless
+    nothing is written.
     """
-    with held_for_reindex(fs, path, dry_run=dry_run):
-        tasks = plan_reindex(
-            fs,
-            path,
-            everything=everything,
-            dry_run=dry_run,
-            settings=settings,
-            defaults=defaults,
-            metadata=metadata,
-        )
-        for task in tasks:
+    with held_for_reindex(fs, path, dry_run=options.get("dry_run", False)):
+        for task in plan_reindex(fs, path, **options):
             done = reindex_segment(fs, task)
             advance(task.size)
             if done is not None:
@@ -129,22 +138,15 @@ def held_for_reindex(fs: FileSystem, path: str, *, dry_run: bool) -> AbstractCon
     return hold_root(root, fs)
 
 
-def plan_reindex(
-    fs: FileSystem,
-    path: str,
-    *,
-    everything: bool = False,
-    dry_run: bool = False,
-    settings: Mapping[str, str] | None = None,
-    defaults: LogConfig | None = None,
-    metadata: str | None = None,
-) -> list[ReindexTask]:
+def plan_reindex(fs: FileSystem, path: str, **options: Unpack[ReindexOptions]) -> list[ReindexTask]:
     """The segments of a root or partition, in order."""
+    everything, dry_run = options.get("everything", False), options.get("dry_run", False)
+    defaults, settings = options.get("defaults"), options.get("settings")
     alone = is_partition(fs, path)
     root = parent(path) if alone else path
     names = [path.rpartition("/")[2]] if alone else list(partition_directories(fs, root)[0])
     starts = read_checkpoint(fs, root, Checkpoint.LOG_STARTS)
-    image = look_at_metadata(fs, metadata or root).image
+    image = look_at_metadata(fs, options.get("metadata") or root).image
     tasks: list[ReindexTask] = []
     for name in names:
         partition = parse_partition_directory(name).topic_partition

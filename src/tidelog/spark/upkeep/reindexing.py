@@ -17,14 +17,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import pyarrow as pa
 
-from tidelog.config import LogConfig
 from tidelog.manager.upkeep.reindex_pieces import ReindexPiece, cut, join, scan_piece
 from tidelog.manager.upkeep.reindexing import (
     Reindexed,
+    ReindexOptions,
     ReindexTask,
     held_for_reindex,
     plan_reindex,
@@ -131,15 +131,8 @@ def reindex(
     directory. Segments larger than `piece_bytes` are cut (default: by the number of cores); `report` is told
     of progress.
     """
-    done = rebuild(
-        spark,
-        directory_of(path),
-        everything=everything,
-        dry_run=dry_run,
-        settings=settings,
-        piece_bytes=piece_bytes,
-        report=report,
-    )
+    options = ReindexOptions(everything=everything, dry_run=dry_run, settings=settings)
+    done = rebuild(spark, directory_of(path), piece_bytes=piece_bytes, report=report, **options)
     return report_frame(spark, [_row(one) for one in done], REINDEX_SCHEMA)
 
 
@@ -147,25 +140,13 @@ def rebuild(
     spark: SparkSession,
     path: str,
     *,
-    everything: bool = False,
-    dry_run: bool = False,
-    settings: Mapping[str, str] | None = None,
-    defaults: LogConfig | None = None,
-    metadata: str | None = None,
     piece_bytes: int | None = None,
     report: Callable[[int, int], None] | None = None,
+    **options: Unpack[ReindexOptions],
 ) -> list[Reindexed]:
     """The answers of `reindex`, in order."""
-    with held_for_reindex(LOCAL, path, dry_run=dry_run):
-        tasks = plan_reindex(
-            LOCAL,
-            path,
-            everything=everything,
-            dry_run=dry_run,
-            settings=settings,
-            defaults=defaults,
-            metadata=metadata,
-        )
+    with held_for_reindex(LOCAL, path, dry_run=options.get("dry_run", False)):
+        tasks = plan_reindex(LOCAL, path, **options)
         share = share_bytes(spark, sum(task.size for task in tasks))
         cuts = [cut(task, piece_bytes or share) for task in tasks]
         small = [Numbered(number, pieces[0]) for number, pieces in enumerate(cuts) if len(pieces) == 1]
