@@ -44,6 +44,7 @@ COMMANDS = frozenset(
         "config",
         "copy",
         "describe",
+        "doctor",
         "dump",
         "export",
         "find",

@@ -72,13 +72,16 @@ def load(
     recovery_point: int,
     recover: bool = True,
     recovered: Callable[[int], None] = lambda size: None,
+    spare_damage: bool = True,
 ) -> LoadedLog:
     """Load the log; `parts.producers` and `parts.epochs` become its state.
 
     `clean` says that the log was closed cleanly. `recover=False` is for directories that are to be deleted.
-    `recovered` is told the size of each segment that was recovered.
+    `recovered` is told the size of each segment that was recovered. Without `spare_damage` a damaged segment
+    below the recovery point whose indexes have to be rebuilt is cut, as Kafka cuts it.
     """
-    return _Loader(parts, clean, log_start_offset, recovery_point, recovered).load(recover)
+    loader = _Loader(parts, clean, log_start_offset, recovery_point, recovered, spare_damage)
+    return loader.load(recover)
 
 
 class _Recovery:
@@ -116,8 +119,10 @@ class _Loader:
         log_start_offset: int,
         recovery_point: int,
         recovered: Callable[[int], None],
+        spare_damage: bool,
     ) -> None:
         self._recovered = recovered
+        self._spare_damage = spare_damage
         self._parts = parts
         self._directory = parts.directory
         self._clean = clean
@@ -228,7 +233,7 @@ class _Loader:
                 segment.mark_synced()  # whoever wrote the recovery point has seen to it
             fault = self._fault(segment, kinds[base_offset], base_offset == bases[-1]) if recover else None
             self._segments.append(segment)
-            if fault is not None and not self._is_damaged(segment):
+            if fault is not None and not (self._spare_damage and self._is_damaged(segment)):
                 _logger.warning(
                     "%s: rebuilding indexes of segment %d: %s", self._directory.path, base_offset, fault
                 )

@@ -13,7 +13,8 @@ import itertools
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidelog.errors import InvalidIndexError
@@ -23,7 +24,7 @@ from tidelog.storage.files import LARGEST_READ, DirEntry, FileStat, FileState, M
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, StrPath
 
-__all__ = ["Rehearsal"]
+__all__ = ["Rehearsal", "Rehearsed"]
 
 _numbers = itertools.count(1)
 
@@ -42,10 +43,15 @@ class _Content:
 
     @property
     def size(self) -> int:
-        return self._length if self._source is not None else len(self._bytes)
+        return self._length
+
+    @property
+    def origin(self) -> str | None:
+        """The file whose first bytes it has; None if it has bytes of its own."""
+        return None if self._source is None else self._source.path
 
     def own(self) -> bytearray:
-        """Its bytes, here."""
+        """Its bytes, here; what lies past its size are zeros, for those who have mapped more of it."""
         with self._lock:
             if self._source is not None:
                 self._bytes = bytearray(self._source.pread(self._length, 0))
@@ -61,18 +67,20 @@ class _Content:
                 self._length = size
                 return
             data = self.own()
-            try:
-                if size <= len(data):
-                    del data[size:]
-                else:
+            if size < self._length:
+                data[size : self._length] = bytes(self._length - size)
+            elif size > len(data):
+                try:
                     data.extend(bytes(size - len(data)))
-            except BufferError:  # somebody looks at it, and goes on to see what it was
-                self._bytes = bytearray(data[:size]) + bytes(max(size - len(data), 0))
+                except BufferError:  # somebody has mapped it, and goes on to see what it was
+                    self._bytes = bytearray(data) + bytes(size - len(data))
+            self._length = size
 
     def read(self, n: int, position: int) -> bytes:
         with self._lock:
+            n = max(min(n, self._length - position), 0)
             if self._source is not None:
-                return self._source.pread(max(min(n, self._length - position), 0), position)
+                return self._source.pread(n, position)
             return bytes(self._bytes[position : position + n])
 
     def write(self, data: ReadableBuffer, position: int) -> int:
@@ -89,7 +97,7 @@ class _Content:
         with self._lock:
             if self._source is not None:
                 return _copied(self._source, min(size, self._length))
-            return memoryview(bytes(self._bytes[:size]))
+            return memoryview(bytes(self._bytes[: min(size, self._length)]))
 
     def close(self) -> None:
         with self._lock:
@@ -179,6 +187,17 @@ class _FoundFile(_RehearsedFile):
         self._content.close()
 
 
+@dataclass(frozen=True, slots=True)
+class Rehearsed:
+    """What a file has become."""
+
+    size: int
+    origin: str | None
+    """The file whose first `size` bytes it has; None if it was written to."""
+    read: Callable[[int, int], bytes]
+    """Its bytes: how many, from where on."""
+
+
 class Rehearsal:
     """Reads another file system; what is changed is changed here."""
 
@@ -195,6 +214,11 @@ class Rehearsal:
         for content in self._files.values():
             if content is not None:
                 content.close()
+
+    def changes(self) -> Iterator[tuple[str, Rehearsed | None]]:
+        """The files that were written, made, renamed or removed (None), by path."""
+        for path, content in sorted(self._files.items()):
+            yield path, None if content is None else Rehearsed(content.size, content.origin, content.read)
 
     def list(self, path: StrPath) -> Sequence[DirEntry]:
         """The entries of a directory, in no order."""

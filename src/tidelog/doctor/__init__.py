@@ -1,0 +1,15 @@
+"""What a stock broker makes of a disk, and repairs that can be undone.
+
+    findings      what is found: severity, evidence, what a broker does with it, what to do
+    disks         the roots of one broker as they are; what Kafka reads into names and checkpoints
+    forecast      what Kafka's loader does with a log, rehearsed in memory (`changes`: file by file)
+    partitions    one partition; `roots`, `permissions`: what lies around it
+    examining     all of it together
+
+Examining only reads.
+"""
+
+from tidelog.doctor.examining import Examination, examine
+from tidelog.doctor.findings import Finding, Kind, PartitionVerdict, RootVerdict, Severity
+
+__all__ = ["Examination", "Finding", "Kind", "PartitionVerdict", "RootVerdict", "Severity", "examine"]

@@ -1,0 +1,161 @@
+"""What a stock broker's loader will do with a log: the real loading, rehearsed in memory.
+
+1. The log is opened on a file system that keeps every change to itself (`manager.upkeep.rehearsal`), clean or
+   as after a crash, with the root's checkpoints, and with Kafka's rule for damage below the recovery point.
+2. What it holds then is noted: offsets, open transactions, the segments that retention will delete first, the
+   times of records.
+3. It is closed, and the files that differ are the forecast.
+
+Memory: one segment, as the rehearsal has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tidelog.cleanup import RetentionPlan, plan_retention
+from tidelog.config import LogConfig
+from tidelog.doctor.changes import Change, find_changes
+from tidelog.errors import TidelogError
+from tidelog.log import Log
+from tidelog.manager.upkeep.cuts import why_cut
+from tidelog.manager.upkeep.rehearsal import Rehearsal
+from tidelog.storage import FileSystem
+
+__all__ = ["Forecast", "FutureTime", "OpenTransaction", "Start", "forecast_load"]
+
+MINUTE_MS = 60_000
+FUTURE_MS = 60 * MINUTE_MS
+"""What Kafka lets a producer be ahead (message.timestamp.after.max.ms)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """How a broker finds a log, and when."""
+
+    clean: bool
+    recovery_point: int
+    log_start_offset: int
+    high_watermark: int | None
+    """Where retention stops; None: the log end."""
+    now_ms: int
+    max_transaction_timeout_ms: int = 15 * MINUTE_MS
+    producer_id_expiration_ms: int = 24 * 60 * MINUTE_MS
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """A transaction that holds the last stable offset back."""
+
+    producer_id: int
+    producer_epoch: int
+    first_offset: int
+    last_timestamp: int
+    is_late: bool
+    """Whether it has been silent for longer than any may take: nobody will end it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FutureTime:
+    """A segment whose newest record is later than now."""
+
+    base_offset: int
+    timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What becomes of a log. With an `error` it is not loaded, and the rest is not known."""
+
+    changes: Sequence[Change] = ()
+    log_start_offset: int = 0
+    log_end_offset: int = 0
+    last_stable_offset: int = 0
+    recovered_bytes: int = 0
+    cause: str | None = None
+    """Why something is cut off its logs."""
+    transactions: Sequence[OpenTransaction] = ()
+    retention: RetentionPlan | None = None
+    future: Sequence[FutureTime] = ()
+    error: str | None = None
+
+
+def forecast_load(fs: FileSystem, path: str, config: LogConfig, start: Start) -> Forecast:
+    """Rehearse the loading of one log; nothing is changed."""
+    rehearsal = Rehearsal(fs)
+    read = [0]
+
+    def recovered(size: int) -> None:
+        read[0] += size
+
+    try:
+        return _rehearse(fs, rehearsal, path, config, start, recovered, read)
+    except (OSError, TidelogError) as error:
+        return Forecast(recovered_bytes=read[0], error=_told(error))
+    finally:
+        rehearsal.close()
+
+
+def _rehearse(
+    fs: FileSystem,
+    rehearsal: Rehearsal,
+    path: str,
+    config: LogConfig,
+    start: Start,
+    recovered: Callable[[int], None],
+    read: Sequence[int],
+) -> Forecast:
+    log = Log.open(
+        path,
+        config,
+        clean=start.clean,
+        log_start_offset=start.log_start_offset,
+        recovery_point=start.recovery_point,
+        fs=rehearsal,
+        now_ms=lambda: start.now_ms,
+        max_transaction_timeout_ms=start.max_transaction_timeout_ms,
+        producer_id_expiration_ms=start.producer_id_expiration_ms,
+        recovered=recovered,
+        spare_damage=False,
+    )
+    log.update_high_watermark(log.log_end_offset)
+    transactions = _transactions(log, start)
+    begin, end, stable = log.log_start_offset, log.log_end_offset, log.last_stable_offset
+    retention = plan_retention(
+        list(log.segments),
+        config,
+        log_start_offset=begin,
+        high_watermark=end if start.high_watermark is None else min(start.high_watermark, end),
+        log_end_offset=end,
+        now_ms=start.now_ms,
+    )
+    times = ((one.base_offset, one.max_timestamp_so_far.timestamp) for one in log.segments)
+    future = tuple(FutureTime(base, time) for base, time in times if time > start.now_ms + FUTURE_MS)
+    log.close()
+    changes = tuple(find_changes(fs, rehearsal))
+    loses = any(one.path.endswith(".log") and one.size < (one.before or 0) for one in changes)
+    cause = why_cut(fs, rehearsal, path) if loses else None
+    return Forecast(changes, begin, end, stable, read[0], cause, transactions, retention, future)
+
+
+def _transactions(log: Log, start: Start) -> tuple[OpenTransaction, ...]:
+    limit_ms = start.max_transaction_timeout_ms + 5 * MINUTE_MS
+    found = [
+        OpenTransaction(
+            state.producer_id,
+            state.producer_epoch,
+            state.txn_first_offset,
+            state.last_timestamp,
+            start.now_ms - state.last_timestamp > limit_ms,
+        )
+        for state in log.active_producers.values()
+        if state.txn_first_offset is not None
+    ]
+    return tuple(sorted(found, key=lambda one: one.first_offset))
+
+
+def _told(error: BaseException) -> str:
+    if isinstance(error, OSError):
+        return f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
+    return str(error)

@@ -1,0 +1,309 @@
+"""One partition's directory: what is wrong with its files, and what a stock broker's loader makes of them.
+
+What verification finds says what is there now; the forecast says what becomes of it. Each finding gets the
+broker's answer from the forecast: a file that is rebuilt or removed there mends itself, one that stays does
+not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from tidelog.cleanup import RetentionPlan
+from tidelog.config import LogConfig
+from tidelog.doctor.changes import Change, ChangeKind
+from tidelog.doctor.disks import PartitionDirectory, refuses_checkpoint
+from tidelog.doctor.findings import Finding, Kind, PartitionVerdict, Severity, worst
+from tidelog.doctor.forecast import Forecast, Start, forecast_load
+from tidelog.manager.verification import Finding as Verified
+from tidelog.manager.verification import Kind as VerifiedKind
+from tidelog.manager.verification import verify_partition
+from tidelog.storage import FileSystem
+from tidelog.storage.names import (
+    CLUSTER_METADATA_TOPIC,
+    LEADER_EPOCH_FILE,
+    PARTITION_METADATA_FILE,
+    DirectoryState,
+    FileKind,
+    Transient,
+    parse_segment_file,
+)
+
+__all__ = ["Examined", "examine_partition"]
+
+_KINDS = {
+    ".log": Kind.BATCH,
+    ".index": Kind.INDEX,
+    ".timeindex": Kind.INDEX,
+    ".txnindex": Kind.INDEX,
+    ".snapshot": Kind.SNAPSHOT,
+}
+_ASIDE = ".from-"
+
+
+@dataclass(slots=True)
+class Examined:
+    """A partition's verdict, and the forecast that it was made from."""
+
+    verdict: PartitionVerdict
+    forecast: Forecast
+    verified_end: int = 0
+    """Where its log ends by verification."""
+
+
+def examine_partition(
+    fs: FileSystem,
+    directory: PartitionDirectory,
+    config: LogConfig,
+    start: Start,
+    *,
+    advance: Callable[[int], None] = lambda size: None,
+) -> Examined:
+    """Look at a partition that a broker would load."""
+    path = directory.path
+    facts = verify_partition(fs, path, advance=advance)
+    forecast = forecast_load(fs, path, config, start)
+    verdict = PartitionVerdict(path, directory.name, size_bytes=facts.size_bytes)
+    verdict.recovery_bytes = forecast.recovered_bytes
+    fatal = list(_refused(fs, path, forecast))
+    if forecast.error is None:
+        verdict.log_start_offset = forecast.log_start_offset
+        verdict.log_end_offset = forecast.log_end_offset
+        verdict.last_stable_offset = forecast.last_stable_offset
+    told = {one.file for one in fatal}
+    changed = {one.path: one for one in forecast.changes}
+    verdict.findings += fatal
+    if not fatal:
+        verdict.findings += _losses(path, forecast, start, facts.segments)
+    for one in facts.findings:
+        if one.file not in told and not one.file.endswith(PARTITION_METADATA_FILE):
+            verdict.findings.append(_translated(one, path, changed, bool(fatal)))
+    if not fatal and directory.partition.topic != CLUSTER_METADATA_TOPIC:
+        verdict.findings += _pinned(path, forecast, config, start)
+    verdict.findings += _aside(fs, path)
+    verdict.verdict = _in_words(directory, forecast, verdict.findings, fatal)
+    return Examined(verdict, forecast, facts.end_offset)
+
+
+def _refused(fs: FileSystem, path: str, forecast: Forecast) -> Iterator[Finding]:
+    """What keeps a broker from loading the partition at all."""
+    epochs = f"{path}/{LEADER_EPOCH_FILE}"
+    answer = refuses_checkpoint(fs, epochs, 2)
+    if answer is not None:
+        stops = "takes the whole disk offline" if answer == "offline" else "stops: it does not start"
+        yield Finding(
+            Severity.FATAL,
+            Kind.EPOCHS,
+            epochs,
+            "the file of leader epochs cannot be read",
+            f"it {stops}",
+            "tidelog fix rebuilds it from the batches",
+        )
+    elif forecast.error is not None:
+        yield Finding(
+            Severity.FATAL,
+            Kind.UNREADABLE,
+            path,
+            f"the log cannot be loaded: {forecast.error}",
+            "it takes the whole disk offline, or does not start",
+            "restore the partition from another replica, or move it away",
+        )
+
+
+def _losses(path: str, forecast: Forecast, start: Start, segments: int) -> Iterator[Finding]:
+    """Records that loading removes."""
+    removed = [one for one in forecast.changes if one.kind is ChangeKind.REMOVE and _is_log(one.path)]
+    if removed and len(removed) == segments:
+        yield Finding(
+            Severity.LOSS,
+            Kind.EMPTIED,
+            path,
+            f"its log start in the checkpoint ({start.log_start_offset}) is past the log's end",
+            "it deletes all segments and starts an empty log there",
+            "tidelog fix lowers the log start in log-start-offset-checkpoint",
+            offset=0,
+            end_offset=start.log_start_offset,
+        )
+        return
+    for one in forecast.changes:
+        if not _is_log(one.path):
+            continue
+        if one.kind is ChangeKind.CUT:
+            yield Finding(
+                Severity.LOSS,
+                Kind.TRUNCATION,
+                one.path,
+                f"{forecast.cause}",
+                f"it cuts off {(one.before or 0) - one.size} bytes, and all later segments: the log ends at "
+                f"offset {forecast.log_end_offset}",
+                "if another replica has the records, let it; else `tidelog salvage` first. tidelog fix cuts "
+                "it too, and keeps what is cut",
+                one.size,
+                forecast.log_end_offset,
+            )
+        elif one.kind is ChangeKind.REMOVE:
+            yield Finding(
+                Severity.LOSS,
+                Kind.TRUNCATION,
+                one.path,
+                "it lies behind the place where the log is cut",
+                f"it deletes the segment ({one.before} bytes)",
+                "tidelog fix removes it too, and keeps it",
+                0,
+                int(one.path.rpartition("/")[2].partition(".")[0]),
+            )
+
+
+def _is_log(path: str) -> bool:
+    file = parse_segment_file(path.rpartition("/")[2])
+    return file is not None and file.kind is FileKind.LOG and file.transient is Transient.NONE
+
+
+def _translated(
+    one: Verified,
+    path: str,
+    changed: dict[str, Change],
+    unloaded: bool,
+) -> Finding:
+    """A finding of verification with what a broker does about it."""
+    name = one.file.removeprefix(f"{path}/")
+    parsed = parse_segment_file(name)
+    is_leftover = parsed is not None and parsed.transient is not Transient.NONE
+    suffix = "." + name.rpartition(".")[2]
+    kind = Kind.LEFTOVER if is_leftover or name.endswith(".*") else _KINDS.get(suffix, Kind.SEGMENTS)
+    kind = Kind.EPOCHS if name == LEADER_EPOCH_FILE else kind
+    severity = Severity.DAMAGE if one.kind is VerifiedKind.DAMAGE else Severity.NOTE
+    kafka, advice = "it does not load the partition", "mend that first"
+    if not unloaded:
+        kafka, advice = _answer(kind, one, changed)
+    return Finding(
+        severity, kind, one.file, one.cause, kafka, advice, one.position, one.offset, one.end_offset
+    )
+
+
+def _answer(kind: Kind, one: Verified, changed: dict[str, Change]) -> tuple[str, str]:
+    """What a broker does about a finding, and what to do."""
+    change = changed.get(one.file)
+    match kind:
+        case Kind.BATCH if change is not None:
+            return "it cuts the log there", "see truncation"
+        case Kind.BATCH:
+            return (
+                "it does not notice: the segment was safe when it stopped. Reading these offsets fails",
+                "restore the segment from another replica; else tidelog fix takes the bad bytes out",
+            )
+        case Kind.INDEX | Kind.SNAPSHOT if change is not None:
+            return "it rebuilds or removes the file", "nothing; tidelog fix or tidelog reindex do it now"
+        case Kind.INDEX:
+            return (
+                "it does not notice, and finds records at wrong places or not at all",
+                "tidelog fix (or tidelog reindex) rebuilds it",
+            )
+        case Kind.SNAPSHOT:
+            return "it does not read the file, or takes an older one", "tidelog fix removes it"
+        case Kind.EPOCHS if change is not None:
+            return "it writes the file anew", "nothing"
+        case Kind.EPOCHS:
+            return (
+                "it goes by the file: followers may truncate at a wrong offset",
+                "tidelog fix rebuilds it from the batches",
+            )
+        case Kind.LEFTOVER:
+            return "it finishes or removes it at its start", "nothing; tidelog fix does it now, and keeps it"
+    return "it takes it as it is", "nothing"
+
+
+def _pinned(path: str, forecast: Forecast, config: LogConfig, start: Start) -> Iterator[Finding]:
+    """What holds offsets back, and what retention does first."""
+    for txn in forecast.transactions:
+        age_min = (start.now_ms - txn.last_timestamp) // 60_000
+        state = f"has been silent for {age_min} minutes: it hangs" if txn.is_late else "is open"
+        yield Finding(
+            Severity.WARNING if txn.is_late else Severity.NOTE,
+            Kind.TRANSACTION,
+            path,
+            f"the transaction of producer {txn.producer_id} (epoch {txn.producer_epoch}) from offset "
+            f"{txn.first_offset} on {state}",
+            f"read_committed consumers stop at {forecast.last_stable_offset}, and compaction too; the "
+            "coordinator ends it only if it still knows it",
+            f"kafka-transactions.sh abort --topic ... --partition ... --start-offset {txn.first_offset}"
+            if txn.is_late
+            else "nothing, if its producer is alive",
+            None,
+            txn.first_offset,
+            forecast.log_end_offset,
+        )
+    if config.delete and config.retention_ms >= 0:
+        for one in forecast.future:
+            days = (one.timestamp - start.now_ms) / 86_400_000
+            yield Finding(
+                Severity.WARNING,
+                Kind.FUTURE,
+                f"{path}/{one.base_offset:020d}.log",
+                f"its newest timestamp, {one.timestamp}, is {days:.1f} days in the future",
+                "retention.ms deletes neither this segment nor any later one before then",
+                "set message.timestamp.after.max.ms for the topic; tidelog trim deletes by offset",
+                None,
+                one.base_offset,
+            )
+    if forecast.retention is not None and forecast.retention.deletions:
+        yield _retention(path, forecast.retention)
+
+
+def _retention(path: str, plan: RetentionPlan) -> Finding:
+    first, last = plan.deletions[0], plan.deletions[-1]
+    return Finding(
+        Severity.WARNING,
+        Kind.RETENTION,
+        path,
+        f"{len(plan.deletions)} segments are past their retention: {first.detail}",
+        f"it deletes {plan.size} bytes half a minute after its start, up to offset {last.end_offset}",
+        "raise retention.ms or retention.bytes before the start, if the records are still wanted",
+        None,
+        first.base_offset,
+        last.end_offset,
+    )
+
+
+def _aside(fs: FileSystem, path: str) -> Iterator[Finding]:
+    """What earlier recoveries and repairs have kept."""
+    for entry in sorted(fs.list(path)):
+        if _ASIDE in entry.name and not entry.is_directory:
+            yield Finding(
+                Severity.NOTE,
+                Kind.KEPT_ASIDE,
+                f"{path}/{entry.name}",
+                "an earlier recovery kept here what it cut",
+                "it ignores the file",
+                "delete it when it is no longer wanted",
+            )
+
+
+def _in_words(
+    directory: PartitionDirectory,
+    forecast: Forecast,
+    findings: Sequence[Finding],
+    fatal: Sequence[Finding],
+) -> str:
+    """The verdict in one sentence."""
+    if fatal:
+        return f"not loaded: {fatal[0].cause}"
+    marked = directory.parsed.state is not DirectoryState.LIVE
+    said = []
+    cuts = [one for one in findings if one.kind in (Kind.TRUNCATION, Kind.EMPTIED)]
+    if any(one.kind is Kind.EMPTIED for one in cuts):
+        said.append("emptied")
+    elif cuts:
+        said.append(f"truncated to offset {forecast.log_end_offset}")
+    rebuilt = [one for one in forecast.changes if one.path.endswith(("index",))]
+    if rebuilt and directory.partition.topic != CLUSTER_METADATA_TOPIC:  # always recovered whole
+        said.append(f"{len(rebuilt)} index files rebuilt or removed")
+    if forecast.retention is not None and forecast.retention.deletions and not marked:
+        said.append(f"{len(forecast.retention.deletions)} segments deleted by retention")
+    if not said:
+        said.append("as it is")
+    words = f"loaded: {', '.join(said)}"
+    if worst(findings) is Severity.DAMAGE:
+        words += "; damage remains"
+    return words

@@ -1,0 +1,403 @@
+"""A broker's disks: identity, directories, checkpoints, journal, metadata. What stops a start is found here.
+
+Kafka's rules, by class: `MetaPropertiesEnsemble` and `KafkaRaftServer` (identity), `LogManager.loadLogs`
+(directories, checkpoints), `BrokerMetadataPublisher` (strays), `CheckpointFileWithFailureHandler` (a
+checkpoint that cannot be read takes its disk offline).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+
+from tidelog.doctor.disks import (
+    Broker,
+    Disk,
+    PartitionDirectory,
+    kafka_name,
+    partitions_of,
+    refuses_checkpoint,
+)
+from tidelog.doctor.findings import Finding, Kind, Severity
+from tidelog.errors import CorruptRecordError, InvalidIndexError
+from tidelog.layout.roots import Checkpoint
+from tidelog.manager.metadata.files import BOOTSTRAP_FILE, METADATA_DIRECTORY, read_bootstrap
+from tidelog.storage import FileSystem, read_file
+from tidelog.storage.local import LINK_REFUSED
+from tidelog.storage.metadata import format_id
+from tidelog.storage.names import (
+    CLUSTER_METADATA_TOPIC,
+    META_PROPERTIES_FILE,
+    PARTITION_METADATA_FILE,
+    DirectoryState,
+)
+from tidelog.storage.write_journal import JOURNAL_FILE, read_journal
+from tidelog.types import TopicPartition
+
+__all__ = ["examine_checkpoints", "examine_identity", "examine_root", "stray_reason"]
+
+NO_START = "it does not start"
+OFFLINE = "it takes the whole disk offline; with one disk, it stops"
+
+
+def examine_identity(broker: Broker) -> Iterator[tuple[Disk, Finding]]:
+    """Whether the disks are of one broker, as `meta.properties` has it."""
+    seen: dict[object, Disk] = {}
+    first = next((disk for disk in broker.disks if disk.meta is not None), None)
+    for disk in broker.disks:
+        file = f"{disk.path}/{META_PROPERTIES_FILE}"
+
+        def fatal(cause: str, advice: str, kafka: str = NO_START, file: str = file) -> Finding:
+            return Finding(Severity.FATAL, Kind.IDENTITY, file, cause, kafka, advice)
+
+        if disk.meta_fault is not None:
+            only = disk is broker.home or first is None
+            yield (
+                disk,
+                fatal(
+                    f"it cannot be read: {disk.meta_fault}",
+                    "tidelog fix writes it anew if another disk of the broker tells the ids; else restore it",
+                    NO_START if only else OFFLINE,
+                ),
+            )
+            continue
+        if disk.meta is None:
+            yield (
+                disk,
+                fatal(
+                    "it is missing: the directory is not formatted",
+                    "tidelog fix writes it if another disk of the broker tells the ids; else restore it, or "
+                    "kafka-storage.sh format",
+                ),
+            )
+            continue
+        meta, known = disk.meta, first.meta if first is not None else None
+        if meta.node_id is None or meta.cluster_id is None:
+            yield disk, fatal("it names no node or no cluster", "restore it from a copy")
+        if known is not None and meta.cluster_id != known.cluster_id:
+            yield (
+                disk,
+                fatal(
+                    f"it is of cluster {meta.cluster_id}, but another disk is of {known.cluster_id}",
+                    "name only the disks of one broker",
+                ),
+            )
+        if broker.node_id is not None and meta.node_id not in (None, broker.node_id):
+            yield (
+                disk,
+                fatal(
+                    f"it is of node {meta.node_id}, but the broker is node {broker.node_id}",
+                    "name only the disks of one broker, and its own server.properties",
+                ),
+            )
+        if meta.directory_id is not None:
+            if meta.directory_id.int < 100:
+                yield (
+                    disk,
+                    fatal(
+                        f"directory.id {format_id(meta.directory_id)} is reserved",
+                        "take the line directory.id out: a broker writes a new one",
+                    ),
+                )
+            other = seen.setdefault(meta.directory_id, disk)
+            if other is not disk:
+                yield (
+                    disk,
+                    fatal(
+                        f"its directory.id is that of {other.path}, too: one was copied from the other",
+                        "take the line directory.id out of the copy's file, or the copy out of log.dirs",
+                    ),
+                )
+
+
+def examine_root(fs: FileSystem, broker: Broker, disk: Disk) -> Iterator[Finding]:
+    """What lies in a root itself."""
+    yield from _links(disk)
+    yield from _foreign(disk)
+    yield from _marked(disk)
+    yield from _strays(broker, disk)
+    yield from _duplicates(broker, disk)
+    yield from _unreadable_checkpoints(fs, disk)
+    yield from _journal(fs, disk)
+    yield from _metadata(fs, broker, disk)
+
+
+def _links(disk: Disk) -> Iterator[Finding]:
+    for entry in disk.entries:
+        if entry.is_link:
+            yield Finding(
+                Severity.WARNING,
+                Kind.LINK,
+                f"{disk.path}/{entry.name}",
+                LINK_REFUSED,
+                "it follows the link",
+                "put what the link leads to in its place: no tidelog command changes it otherwise",
+            )
+
+
+def _foreign(disk: Disk) -> Iterator[Finding]:
+    for name in disk.foreign:
+        taken = kafka_name(name)
+        kafka = NO_START if taken is None else f"it takes the directory for {taken}"
+        advice = "tidelog fix moves it beside the root; or move it away"
+        if name == "lost+found":
+            advice = "use a directory below the mount point for log.dirs; fsck wants this one to stay"
+        yield Finding(
+            Severity.FATAL if taken is None else Severity.WARNING,
+            Kind.FOREIGN,
+            f"{disk.path}/{name}",
+            "a directory that is not <topic>-<partition>",
+            kafka,
+            advice,
+        )
+
+
+def _marked(disk: Disk) -> Iterator[Finding]:
+    said = {
+        DirectoryState.DELETE: (
+            Severity.NOTE,
+            "a partition that was being deleted",
+            "it deletes the directory a minute after its start (file.delete.delay.ms)",
+            "nothing; to save it, move the directory away before the start",
+        ),
+        DirectoryState.STRAY: (
+            Severity.WARNING,
+            "a partition that belonged to no topic at an earlier start",
+            "it loads it, and leaves it alone",
+            "tidelog unstray gives it its name back; else delete it when it is no longer wanted",
+        ),
+        DirectoryState.FUTURE: (
+            Severity.WARNING,
+            "a copy that a move between disks was filling",
+            "it goes on with the move if the partition is its own; else it renames it to -stray",
+            "nothing; or delete it to give the move up",
+        ),
+    }
+    for one in disk.directories:
+        if one.parsed.state in said:
+            severity, cause, kafka, advice = said[one.parsed.state]
+            yield Finding(severity, Kind.MARKED, one.path, cause, kafka, advice)
+
+
+def stray_reason(broker: Broker, one: PartitionDirectory) -> str | None:
+    """Why a broker renames a live directory to -stray; None if it does not, or nobody can say."""
+    if one.partition.topic == CLUSTER_METADATA_TOPIC or not broker.knows_topics or one.fault is not None:
+        return None
+    if one.topic_id is None:
+        return "it has no partition.metadata, so that its topic id is not known"
+    topic = broker.topic_by_id(one.topic_id)
+    if topic is None or one.partition.partition not in topic.partitions:
+        known = broker.image.topics.get(one.partition.topic)
+        if known is not None and known.topic_id != one.topic_id:
+            return (
+                f"it is of topic {format_id(one.topic_id)}, but {one.partition.topic} is "
+                f"{format_id(known.topic_id)}: the topic was deleted and made again"
+            )
+        return f"the metadata has no topic {format_id(one.topic_id)} with this partition"
+    replicas = topic.partitions[one.partition.partition].replicas
+    if broker.node_id is not None and broker.node_id not in replicas:
+        return f"its replicas are on nodes {list(replicas)}, not on node {broker.node_id}"
+    return None
+
+
+def _strays(broker: Broker, disk: Disk) -> Iterator[Finding]:
+    if not broker.knows_topics and disk.live and broker.metadata_fault is None:
+        yield Finding(
+            Severity.WARNING,
+            Kind.METADATA,
+            disk.path,
+            "no metadata that knows topics is here",
+            "it renames to -stray what its metadata does not know",
+            "name all disks of the broker; the one with __cluster_metadata-0 tells",
+        )
+    for one in disk.live:
+        file = f"{one.path}/{PARTITION_METADATA_FILE}"
+        if one.fault is not None:
+            yield Finding(
+                Severity.FATAL,
+                Kind.TOPIC_ID,
+                file,
+                f"it cannot be read: {one.fault}",
+                OFFLINE,
+                "tidelog fix writes it anew with the topic id of the metadata",
+            )
+            continue
+        reason = stray_reason(broker, one)
+        if reason is None:
+            continue
+        known = broker.image.has(one.partition)
+        mends = known and one.topic_id is None
+        yield Finding(
+            Severity.LOSS if known or one.topic_id is not None else Severity.WARNING,
+            Kind.TOPIC_ID if mends else Kind.STRAY,
+            file if mends else one.path,
+            reason,
+            "it renames the directory to -stray and does not serve it"
+            + ("; the partition begins anew, empty" if known else ""),
+            "tidelog fix writes the metadata's topic id"
+            if mends
+            else "tidelog fix renames it, as a broker does; tidelog unstray reverts that",
+        )
+
+
+def _duplicates(broker: Broker, disk: Disk) -> Iterator[Finding]:
+    for partition, found in partitions_of(broker.disks).items():
+        loaded = [one for one in found if stray_reason(broker, one) is None]
+        if len(loaded) < 2 or partition.topic == CLUSTER_METADATA_TOPIC:
+            continue
+        for one in loaded:
+            if one in disk.directories:
+                others = ", ".join(each.path for each in loaded if each is not one)
+                yield Finding(
+                    Severity.FATAL,
+                    Kind.DUPLICATE,
+                    one.path,
+                    f"{partition} is also in {others}",
+                    f"{NO_START}: it finds the partition twice",
+                    "tidelog fix renames to -stray the one that the metadata does not assign to its disk",
+                )
+
+
+def _unreadable_checkpoints(fs: FileSystem, disk: Disk) -> Iterator[Finding]:
+    for kind, fault in disk.faults.items():
+        path = f"{disk.path}/{kind.value}"
+        answer = refuses_checkpoint(fs, path, 3)
+        takes_as_empty = kind in (Checkpoint.RECOVERY_POINTS, Checkpoint.LOG_STARTS)
+        kafka = OFFLINE
+        if answer != "offline":
+            kafka = "it takes the file as empty" if takes_as_empty else "it fails where it needs the file"
+        yield Finding(
+            Severity.FATAL,
+            Kind.CHECKPOINT,
+            path,
+            f"it cannot be read: {fault}",
+            kafka,
+            "tidelog fix writes it anew from what can be read of it",
+        )
+
+
+def examine_checkpoints(disk: Disk, ends: Mapping[TopicPartition, tuple[int, int]]) -> Iterator[Finding]:
+    """Compare checkpoints with the logs: first offset and end of each partition."""
+    said = {
+        Checkpoint.RECOVERY_POINTS: (Severity.WARNING, "recovery point", "it lowers it to the log end"),
+        Checkpoint.HIGH_WATERMARKS: (
+            Severity.WARNING,
+            "high watermark",
+            "it lowers it to the log end: records that were replicated are gone",
+        ),
+        Checkpoint.CLEANED: (Severity.NOTE, "cleaner's offset", "it resets it to the log start"),
+        Checkpoint.LOG_STARTS: (Severity.LOSS, "log start", "it deletes all segments of the partition"),
+    }
+    for kind, offsets in disk.checkpoints.items():
+        severity, what, kafka = said[kind]
+        path = f"{disk.path}/{kind.value}"
+        here = {one.partition for one in disk.directories}
+        absent = [str(partition) for partition in offsets if partition not in here]
+        if absent:
+            yield Finding(
+                Severity.NOTE,
+                Kind.CHECKPOINT,
+                path,
+                f"it has lines of {len(absent)} partitions without a directory here, such as {absent[0]}",
+                "it ignores the lines, and does not write them again",
+                "nothing",
+            )
+        for partition, offset in offsets.items():
+            known = ends.get(partition)
+            if known is not None and offset > known[1]:
+                yield Finding(
+                    severity,
+                    Kind.CHECKPOINT,
+                    path,
+                    f"the {what} of {partition} is {offset}, but its log ends at {known[1]}",
+                    kafka,
+                    "tidelog fix lowers it",
+                    None,
+                    known[1],
+                    offset,
+                )
+
+
+def _journal(fs: FileSystem, disk: Disk) -> Iterator[Finding]:
+    path = f"{disk.path}/{JOURNAL_FILE}"
+    try:
+        pending = read_journal(fs, disk.path).pending
+    except (OSError, InvalidIndexError) as error:
+        yield Finding(
+            Severity.DAMAGE,
+            Kind.JOURNAL,
+            path,
+            f"tidelog's journal of bulk writes cannot be read: {error}",
+            "it ignores the file",
+            "tidelog fix moves it away; a write that was cut short then stays as it is",
+        )
+        return
+    if pending is not None:
+        yield Finding(
+            Severity.WARNING,
+            Kind.JOURNAL,
+            path,
+            "a bulk write was cut short while it was being published",
+            "it ignores the journal, and serves what is there of the write",
+            "open the root with tidelog once before the start: that finishes the write or takes it back",
+        )
+
+
+def _metadata(fs: FileSystem, broker: Broker, disk: Disk) -> Iterator[Finding]:
+    directory = f"{disk.path}/{METADATA_DIRECTORY}"
+    if disk.has_metadata_log and disk is not broker.home:
+        yield Finding(
+            Severity.FATAL,
+            Kind.METADATA,
+            directory,
+            "another disk has a metadata log, too",
+            NO_START,
+            "name only the disks of one broker; the metadata log is on the first, or in metadata.log.dir",
+        )
+    try:
+        read_bootstrap(fs, disk.path)
+    except (OSError, CorruptRecordError, InvalidIndexError) as error:
+        yield Finding(
+            Severity.FATAL,
+            Kind.METADATA,
+            f"{disk.path}/{BOOTSTRAP_FILE}",
+            f"it cannot be read: {error}",
+            NO_START if disk is broker.home else "it does not read the file on this disk",
+            "tidelog fix moves it away if the metadata log makes it superfluous; else restore it",
+        )
+    if disk is not broker.home:
+        return
+    if broker.metadata_fault is not None and disk.has_metadata_log:
+        yield Finding(
+            Severity.FATAL,
+            Kind.METADATA,
+            directory,
+            f"the metadata cannot be read: {broker.metadata_fault}",
+            NO_START,
+            "restore the snapshot from another controller; tidelog cat and salvage do without it",
+        )
+    metadata = broker.metadata
+    if metadata is not None and metadata.in_log and metadata.image.in_transaction:
+        yield Finding(
+            Severity.NOTE,
+            Kind.METADATA,
+            directory,
+            "it ends inside a transaction",
+            "it aborts the transaction",
+            "nothing",
+            None,
+            metadata.end_offset,
+        )
+    quorum = f"{directory}/quorum-state"
+    if fs.exists(quorum):
+        try:
+            json.loads(read_file(fs, quorum))
+        except (OSError, ValueError, InvalidIndexError) as error:
+            yield Finding(
+                Severity.FATAL,
+                Kind.METADATA,
+                quorum,
+                f"it cannot be read: {error}",
+                NO_START,
+                "tidelog fix moves it away: a node that votes alone writes a new one",
+            )

@@ -1,0 +1,90 @@
+"""Doctor on golden roots: nothing to mend, in words and as JSON, and not a byte is written."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from tests.cli.command import run
+from tests.golden import GOLDEN
+from tests.manager.damage import make_unclean
+from tidelog.doctor import Kind, RootVerdict, Severity, examine
+from tidelog.storage import LOCAL
+
+NOW_MS = 1_763_280_000_000
+
+
+def snapshot(root: Path) -> dict[str, tuple[int, int, bytes]]:
+    """Everything in a directory: mode, time and content."""
+    found = {}
+    for path in sorted([root, *root.rglob("*")]):
+        stat = path.stat()
+        data = b"" if path.is_dir() else path.read_bytes()
+        found[str(path.relative_to(root))] = (stat.st_mode, stat.st_mtime_ns, data)
+    return found
+
+
+def test_a_golden_root_is_sound(tmp_path: Path) -> None:
+    root = Path(shutil.copytree(GOLDEN / "clean", tmp_path / "root"))
+    before = snapshot(root)
+    verdicts = list(examine(LOCAL, [str(root)], now_ms=NOW_MS))
+    wrong = [one for verdict in verdicts for one in verdict.findings if one.severity.is_wrong]
+    assert wrong == []
+    (last,) = (one for one in verdicts if isinstance(one, RootVerdict))
+    assert last.starts
+    assert last.verdict == "a stock Kafka 4.3 starts"
+    assert snapshot(root) == before
+
+
+def test_an_unclean_root_is_recovered(tmp_path: Path) -> None:
+    root = make_unclean(tmp_path / "root")
+    before = snapshot(root)
+    verdicts = list(examine(LOCAL, [str(root)], now_ms=NOW_MS))
+    last = verdicts[-1]
+    assert isinstance(last, RootVerdict)
+    assert "not clean" in last.verdict
+    assert last.recovery_bytes > 0
+    assert snapshot(root) == before
+
+
+def test_a_hanging_transaction_pins_the_stable_offset() -> None:
+    verdicts = examine(LOCAL, [str(GOLDEN / "clean")], now_ms=NOW_MS + 365 * 86_400_000)
+    found = [one for verdict in verdicts for one in verdict.findings if one.kind is Kind.TRANSACTION]
+    (one,) = (each for each in found if each.file.endswith("golden-txn-0"))
+    assert one.severity is Severity.WARNING
+    assert (one.offset, one.end_offset) == (1390, 1442)
+
+
+def test_the_command_prints_json_and_tables(tmp_path: Path) -> None:
+    root = Path(shutil.copytree(GOLDEN / "clean", tmp_path / "root"))
+    told = run("doctor", root, "--json")
+    assert told.code == 0
+    lines = [json.loads(line) for line in told.lines]
+    assert {line["about"] for line in lines} == {"finding", "partition", "root"}
+    assert lines[-1]["starts"] is True
+    (root / "golden-txn-0" / "leader-epoch-checkpoint").write_text("garbage\n")
+    told = run("doctor", root, "--quiet")
+    assert told.code == 1
+    assert "takes the whole disk offline" in told.out
+    assert "does not start, or not with this disk" in told.lines[-1]
+
+
+def test_one_partition_alone(tmp_path: Path) -> None:
+    root = Path(shutil.copytree(GOLDEN / "clean", tmp_path / "root"))
+    told = run("doctor", root / "golden-txn-0", "--json")
+    assert told.code == 0
+    abouts = [json.loads(line)["about"] for line in told.lines]
+    assert abouts.count("partition") == 1
+    assert "root" not in abouts
+
+
+def test_bad_usage(tmp_path: Path) -> None:
+    assert run("doctor", tmp_path / "absent").code == 2
+    assert run("doctor").code == 2
+
+
+def test_the_documentation_lists_every_kind_and_severity() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "doctor.md").read_text()
+    for name in [*(kind.value for kind in Kind), *(one.value for one in Severity)]:
+        assert f"| `{name}` |" in text, name
