@@ -62,7 +62,7 @@ WITHOUT = {
     ("config", "--list"): ALWAYS | CODECS | {"pyarrow.compute", "tidelog.manager.store.store"},
     ("config", "{root}"): ALWAYS | CODECS | {"pyarrow.compute", "tidelog.manager.store.store"},
     ("append", "{root}", "--topic", "golden-none", "{file}"): ALWAYS | CODECS,
-    ("append", "{new}/made", "--topic", "t", "--create", "{file}"): ALWAYS | CODECS,
+    ("append", "{new}/made", "--topic", "t", "--create", "1", "{file}"): ALWAYS | CODECS,
     ("trim", "{root}", "--topic", "golden-none", "--partition", "0", "--before", "1"): ALWAYS
     | CODECS
     | {"pyarrow.compute"},
