@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,10 +25,12 @@ _FALLBACK_POLLS = 60  # where the system does not tell what a thread does
 
 
 @contextmanager
-def interrupted(fs: FaultyFileSystem, step: int, action: Callable[[], None]) -> Iterator[None]:
+def interrupted(
+    fs: FaultyFileSystem, step: int, action: Callable[[], None], only: Collection[str] = ()
+) -> Iterator[None]:
     """While this lasts, do `action` in another thread at the `step`th step of this one.
 
-    What it raises is raised here.
+    With `only`, these operations are its steps. What `action` raises is raised here.
     """
     main, left = threading.get_ident(), step
     errors: list[BaseException] = []
@@ -45,8 +47,8 @@ def interrupted(fs: FaultyFileSystem, step: int, action: Callable[[], None]) -> 
         nonlocal left
         if threading.get_ident() != main:
             return
-        left -= 1
-        if left == 0:
+        left -= not only or operation in only
+        if left == 0 and not threads:
             threads.append(threading.Thread(target=come_between, daemon=True))
             threads[0].start()
         if threads:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.durability.mutant import FAULTY, LIVES, LOG, PROMISES, RACES, Mutant
+from tests.durability.mutant import FAULTY, LIVES, LOG, PROMISES, Mutant
 
 __all__ = ["STORE_MUTANTS"]
 
@@ -12,6 +12,7 @@ _MOVES = "manager/store/moves.py"
 _PARTITION = "manager/store/partition.py"
 _COMMITTING = "manager/publishing/committing.py"
 _PUBLISHING = ("manager/test_publishing_cut.py", "manager/test_publishing_faults.py", PROMISES)
+_INTERRUPTED = ("durability/test_interrupted.py",)
 _TAKE = "            self.fs.unlink(self.file(CLEAN_SHUTDOWN_FILE))\n"
 
 STORE_MUTANTS: tuple[Mutant, ...] = (
@@ -85,14 +86,14 @@ STORE_MUTANTS: tuple[Mutant, ...] = (
         _STORE,
         "            with partition.gate:\n                cut =",
         "            if partition.gate:\n                cut =",
-        RACES,
+        _INTERRUPTED,
     ),
     Mutant(
-        "recovery points are written for logs that are not there yet",
+        "recovery points are written above what is on the disk",
         "manager/store/checkpointed.py",
         "    Checkpoint.RECOVERY_POINTS: lambda log: log.recovery_point,",
         "    Checkpoint.RECOVERY_POINTS: lambda log: log.log_end_offset,",
-        LIVES,
+        (PROMISES,),
     ),
     # ---- partitions and moves
     Mutant(
@@ -107,7 +108,7 @@ STORE_MUTANTS: tuple[Mutant, ...] = (
         _MOVES,
         "    future.flush()\n    future.rename",
         "    future.rename",
-        LIVES,
+        _INTERRUPTED,
     ),
     Mutant(
         "a log start does not move with its log",
@@ -122,7 +123,7 @@ STORE_MUTANTS: tuple[Mutant, ...] = (
         _MOVES,
         "        with lock, partition.gate:",
         "        with lock:",
-        RACES,
+        _INTERRUPTED,
     ),
     Mutant(
         "a copy may miss a truncation of its source",

@@ -256,6 +256,19 @@ def test_recovery_points_tell_of_what_is_on_the_disk(fs: CrashFileSystem) -> Non
         assert partition.log.recovery_point == partition.log_end_offset
 
 
+def test_no_recovery_point_is_written_down_above_what_is_on_the_disk(fs: CrashFileSystem) -> None:
+    store = opened(fs)
+    partition = store.create_topic("t", 1)[0]
+    partition.append([Record(b"synced")], sync=True)
+    partition.append([Record(b"not synced")])
+    partition.log.roll()  # its flush is yet to come
+    partition.append([Record(b"not synced either")])
+    store.checkpoint()
+    assert partition.root is not None
+    points = read_checkpoint(fs, partition.root.path, Checkpoint.RECOVERY_POINTS)
+    assert points == {TopicPartition("t", 0): 1}
+
+
 # ---- a partition's directory
 
 
