@@ -170,6 +170,30 @@ def test_a_log_that_is_truncated_behind_its_back_is_cleaned_another_time(
         assert offsets_of(partition) == [*range(190, 250)]
 
 
+def test_a_log_that_is_truncated_behind_its_back_at_the_very_end_is_not_told_to_be_clean(
+    open_store: Opener, tmp_path: Path
+) -> None:
+    swapped = False
+
+    def cut(call: Call) -> None:
+        nonlocal swapped
+        if call.operation == "rename" and call.path.endswith(".swap"):
+            swapped = True
+        elif call.operation == "sync_directory" and swapped:
+            fs.rule = lambda _: None
+            partition.log.truncate_to(295)
+
+    fs = FaultyFileSystem(LOCAL, cut)
+    with open_store(fs=fs) as store:
+        store.create_topic("users", config=COMPACT)
+        partition = store.partition("users")
+        fill(partition)
+        store.clean(USERS)
+        assert swapped
+        assert partition.log_end_offset == 295
+        assert both(tmp_path).get("users-0", 0) == 0, "all of it is to be written again"
+
+
 def test_a_topic_that_is_compacted_no_more_is_left_as_it_is(slow_store: Store) -> None:
     slow_store.alter_config("users", {"cleanup.policy": "delete", "retention.ms": -1})
     assert not is_cleaning(slow_store)
