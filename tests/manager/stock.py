@@ -232,7 +232,7 @@ def _dry(
     yield Step(("recover", root, "--dry-run", *defaults))
     yield Step(("recover", part, "--dry-run"))
     yield Step(("reindex", root, "--dry-run"))
-    yield Step(("compact", root, "--dry-run"))
+    yield Step(("compact", root, "--dry-run"), refused=not ready)
     yield Step(("unstray", root, "--dry-run"))
     yield Step(trim, refused=not (ready and knows))
     yield Step(("retention", root, "--dry-run", *defaults), refused=not ready)

@@ -226,7 +226,7 @@ def _show(request: Compaction, output: Output) -> int:
             yield (
                 str(one.partition),
                 plan.first_dirty_offset,
-                max(plan.first_uncleanable_offset, plan.first_dirty_offset),
+                one.end_offset,
                 one.segments,
                 one.size_bytes,
                 plan.cleanable_bytes,

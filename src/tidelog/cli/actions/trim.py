@@ -132,4 +132,4 @@ def _trimmed(
     with opened_root(selection.root, output, options, topics=topics) as store:
         for one in planned:
             partition = store.partition(one.partition.topic, one.partition.partition)
-            yield trim(partition, before_offset=before, before_ms=moment)
+            yield trim(partition, one.new_log_start_offset)

@@ -27,7 +27,7 @@ from tidelog.cleanup.splitting import clean_splitting
 from tidelog.config import LogConfig
 from tidelog.errors import InvalidInputError, LogError, TidelogError
 from tidelog.layout.config import known_config
-from tidelog.layout.roots import Checkpoint, Offsets, Root, check_clean, hold_root, read_checkpoint
+from tidelog.layout.roots import Checkpoint, Offsets, Root, RootFacts, check_clean, hold_root, read_checkpoint
 from tidelog.log import Log
 from tidelog.manager.metadata.files import read_cluster_metadata
 from tidelog.manager.metadata.image import MetadataImage
@@ -40,7 +40,15 @@ from tidelog.storage.names import (
 from tidelog.storage.write_journal import JOURNAL_FILE, read_journal
 from tidelog.types import TopicPartition
 
-__all__ = ["Advance", "Compacted", "Compaction", "Observer", "compact_at_rest", "compaction_config"]
+__all__ = [
+    "Advance",
+    "Compacted",
+    "Compaction",
+    "Observer",
+    "check_compactable",
+    "compact_at_rest",
+    "compaction_config",
+]
 
 _POLICY = "cleanup.policy"
 
@@ -156,6 +164,16 @@ def compact_at_rest(
             yield done
 
 
+def check_compactable(fs: FileSystem, facts: RootFacts) -> None:
+    """Refuse a root that was not closed cleanly, or where a bulk write was cut short."""
+    if read_journal(fs, facts.path).pending is not None:
+        raise LogError(
+            f"a bulk write to {facts.path} was cut short ({JOURNAL_FILE}): open the root with "
+            "tidelog.open first, which finishes it or takes it back"
+        )
+    check_clean(fs, facts)
+
+
 class _Hold:
     """The hold on a root (`layout.roots`); nothing is held of a directory that is in none."""
 
@@ -171,8 +189,7 @@ class _Hold:
             return self
         root = hold_root(self._path, self._fs)
         try:
-            self._check_journal()
-            check_clean(self._fs, root.facts)
+            check_compactable(self._fs, root.facts)
             root.take_clean_shutdown()
         except BaseException:
             root.release()
@@ -189,13 +206,6 @@ class _Hold:
         with self._root as root:
             if not self._open:
                 root.write_clean_shutdown()
-
-    def _check_journal(self) -> None:
-        if read_journal(self._fs, self._path).pending is not None:
-            raise LogError(
-                f"a bulk write to {self._path} was cut short ({JOURNAL_FILE}): open the root with "
-                "tidelog.open first, which finishes it or takes it back"
-            )
 
     def opening(self) -> None:
         """A log is about to be opened: unless `closed` follows, the root is not in order."""

@@ -51,13 +51,10 @@ def plan_trim(
     return Trim(partition.topic_partition, partition.log_start_offset, start, len(going), size)
 
 
-def trim(partition: Partition, *, before_offset: int | None = None, before_ms: int | None = None) -> Trim:
-    """Delete the records below an offset, or up to the first one of a time or later."""
+def trim(partition: Partition, before_offset: int) -> Trim:
+    """Delete the records below an offset: the new log start of a plan."""
     with partition.gate:
         log = partition.log
-        if before_offset is None:
-            found = None if before_ms is None else log.first_offset_at(before_ms)
-            before_offset = log.log_end_offset if found is None else found.offset
         _check(partition.topic_partition, before_offset, log.high_watermark)
         before = log.log_start_offset
         start = partition.delete_records(before_offset)

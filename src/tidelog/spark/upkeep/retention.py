@@ -183,10 +183,13 @@ def trim(
     rows = _run(spark, TrimWork(before_offset, before_ms), splits, TRIM_SCHEMA)
     if not dry_run and rows:
         with open_waiting(options.roots, wait_ms=options.lock_timeout_ms, config=config) as store:
-            chosen = [store.partition(row["topic"], row["partition"]) for row in rows]
             rows = [
-                _trim_row(trim_partition(one, before_offset=before_offset, before_ms=before_ms))
-                for one in chosen
+                _trim_row(
+                    trim_partition(
+                        store.partition(row["topic"], row["partition"]), row["new_log_start_offset"]
+                    )
+                )
+                for row in rows
             ]
     return report_frame(spark, rows, TRIM_SCHEMA)
 
