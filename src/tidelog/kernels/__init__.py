@@ -2,7 +2,7 @@
 
     reading      scan (batch headers), plan (which batches to decode together), runs, records, headers,
                  messages (magic 0 and 1), columns (Arrow buffers), lookup and pick (one record),
-                 search (index entries)
+                 search (index entries), resync (the next batch after damage)
     payloads     lz4, snappy, scratch (memory to decompress into), crc, varints
     writing      encode (Arrow to batches), seal (batch headers), entries (index entries)
     appending    appends, contents, ready and single_batch: check and stamp the batches of an append

@@ -117,3 +117,26 @@ def crc32(data: cython.const[cython.uchar][::1], start: cython.Py_ssize_t = 0) -
     else:
         value = crc32_range(data, start, n)
     return value
+
+
+def extend_crc32c(crc: cython.uint, data: cython.const[cython.uchar][::1]) -> cython.uint:
+    """The CRC-32C of what `crc` is the checksum of, with `data` after it."""
+    ones: cython.uint = 0xFFFFFFFF
+    n: cython.Py_ssize_t = len(data)
+    c: cython.uint = crc ^ ones
+    i: cython.Py_ssize_t
+    if n == 0:
+        return crc
+    if cython.compiled:
+        with cython.nogil:
+            if _iscsi != cython.NULL and n <= _INT_MAX:
+                c = _iscsi(cython.address(data[0]), n, c)
+            elif _extend != cython.NULL:
+                c = _extend(crc, cython.address(data[0]), n) ^ ones
+            else:
+                for i in range(n):
+                    c = (c >> 8) ^ _c_table[0][(c ^ data[i]) & 0xFF]
+    else:
+        for i in range(n):
+            c = (c >> 8) ^ _c_table[0][(c ^ data[i]) & 0xFF]
+    return c ^ ones

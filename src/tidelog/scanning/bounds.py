@@ -15,7 +15,12 @@ from typing import TypeAlias
 from tidelog.errors import CorruptRecordError, InvalidInputError
 from tidelog.scanning.partitions import Partition
 from tidelog.scanning.ranges import OffsetRange
-from tidelog.scanning.stability import find_log_end, stable_offset
+from tidelog.scanning.stability import (
+    find_log_end,
+    salvaged_end,
+    salvaged_stable_offset,
+    stable_offset,
+)
 from tidelog.scanning.tasks import NO_END
 from tidelog.scanning.timestamps import offset_for_timestamp
 
@@ -40,6 +45,8 @@ class AtDamage(enum.Enum):
     """Nothing is resolved: the damage is raised."""
     MEET = "meet"
     """The range goes on: whoever reads it gets what comes before the damage, then the error."""
+    SKIP = "skip"
+    """The range goes on to the last sound batch: whoever reads it skips the damage."""
     STOP = "stop"
     """The range ends before it."""
 
@@ -56,6 +63,10 @@ class Visible:
 
 def visible(partition: Partition, *, committed_only: bool = False, at_damage: AtDamage) -> Visible:
     """Look where a log ends."""
+    if at_damage is AtDamage.SKIP:
+        log_end, fault = salvaged_end(partition)
+        end = salvaged_stable_offset(partition, log_end) if committed_only else log_end
+        return Visible(log_end, end, fault)
     log_end, fault = find_log_end(partition)
     if fault is not None and at_damage is AtDamage.FAIL:
         raise fault
@@ -65,13 +76,19 @@ def visible(partition: Partition, *, committed_only: bool = False, at_damage: At
     return Visible(log_end, end, fault)
 
 
-def find_offset(partition: Partition, bound: OffsetBound, otherwise: int, seen: Visible) -> int:
+def find_offset(
+    partition: Partition,
+    bound: OffsetBound,
+    otherwise: int,
+    seen: Visible,
+    at_damage: AtDamage = AtDamage.FAIL,
+) -> int:
     """The offset that a bound means; `otherwise` where it is None."""
     match bound:
         case None:
             return otherwise
         case AtTime(timestamp):
-            found = offset_for_timestamp(partition, timestamp)
+            found = offset_for_timestamp(partition, timestamp, skip_damage=at_damage is AtDamage.SKIP)
             return seen.log_end if found is None else found.offset
     if bound < 0:
         raise InvalidInputError(f"an offset is 0 or more, not {bound}")
@@ -83,14 +100,15 @@ def resolve(
 ) -> OffsetRange:
     """The offsets from `start` to before `end`, as far as a reader sees them."""
     log_start = partition.log_start_offset
-    first = max(find_offset(partition, start, log_start, seen), log_start)
+    first = max(find_offset(partition, start, log_start, seen, at_damage), log_start)
     try:
-        stop = find_offset(partition, end, NO_END, seen)
+        stop = find_offset(partition, end, NO_END, seen, at_damage)
     except CorruptRecordError:  # the time that is asked for lies behind damage
         if at_damage is not AtDamage.MEET:
             raise
         stop = NO_END
     if stop >= seen.end:
-        meets = at_damage is AtDamage.MEET and seen.fault is not None and seen.end == seen.log_end
+        goes_on = at_damage in (AtDamage.MEET, AtDamage.SKIP)
+        meets = goes_on and seen.fault is not None and seen.end == seen.log_end
         stop = NO_END if meets else seen.end
     return OffsetRange(partition, first, stop)

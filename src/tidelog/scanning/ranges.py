@@ -7,6 +7,7 @@ segment's first offset is its file's name, which damage to an index cannot chang
 
 from __future__ import annotations
 
+import bisect
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +16,7 @@ from tidelog.scanning.partitions import Partition, SegmentFacts
 from tidelog.scanning.plan import DEFAULT_SPLIT_BYTES, Int64s, plan_stretches
 from tidelog.scanning.stability import aborted_transactions
 from tidelog.scanning.tasks import Aborted, ScanTask
+from tidelog.storage.names import FileKind, format_segment_file
 from tidelog.types import FetchIsolation
 
 __all__ = ["OffsetRange", "is_committed", "plan_range", "range_bytes"]
@@ -51,8 +53,12 @@ def plan_range(
     committed_only: bool = False,
     with_control: bool = True,
     split_bytes: int = DEFAULT_SPLIT_BYTES,
+    with_missing: bool = False,
 ) -> list[ScanTask]:
-    """The tasks that together read a range, in offset order, each about `split_bytes` long."""
+    """The tasks that together read a range, in offset order, each about `split_bytes` long.
+
+    `with_missing` adds a task for each log file that is known to be missing: to salvage it is to tell of it.
+    """
     partition, start, end = wanted.partition, wanted.start, wanted.end
     if start >= end:
         return []
@@ -61,7 +67,7 @@ def plan_range(
     aborted = tuple(Aborted(txn.producer_id, txn.first_offset, txn.last_offset) for txn in known)
     shares = _by_segment(partition, aborted)
     name = partition.topic_partition
-    return [
+    tasks = [
         ScanTask(
             url=partition.url,
             log_name=stretch.segment.log_name,
@@ -83,6 +89,33 @@ def plan_range(
             partition.segments, start, end, lambda segment: _entries(partition, segment), split_bytes
         )
     ]
+    missing = _missing(partition, start, end) if with_missing else []
+    return sorted([*tasks, *missing], key=lambda task: task.log_name) if missing else tasks
+
+
+def _missing(partition: Partition, start: int, end: int) -> list[ScanTask]:
+    """Tasks for the log files that are missing."""
+    name = partition.topic_partition
+    bases = [segment.base_offset for segment in partition.segments]
+    found = []
+    for base in partition.missing_logs:
+        at = bisect.bisect_right(bases, base)
+        next_base = bases[at] if at < len(bases) else _NO_END
+        if base < end and next_base > start:
+            found.append(
+                ScanTask(
+                    partition.url,
+                    format_segment_file(base, FileKind.LOG),
+                    name.topic,
+                    name.partition,
+                    0,
+                    0,
+                    start,
+                    end,
+                    next_base=next_base,
+                )
+            )
+    return found
 
 
 def range_bytes(wanted: OffsetRange) -> int:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -21,10 +22,13 @@ from tidelog.errors import InvalidInputError
 from tidelog.records.decode import MAX_BYTES, MAX_ROWS
 from tidelog.records.schema import Projection
 from tidelog.scanning.bounds import AtDamage, AtTime, OffsetBound, resolve, visible
+from tidelog.scanning.losses import Corrupt, Loss, log_loss
 from tidelog.scanning.partitions import Partition, find_partitions, look_steadily
 from tidelog.scanning.plan import DEFAULT_SPLIT_BYTES
 from tidelog.scanning.ranges import OffsetRange, is_committed, plan_range
-from tidelog.scanning.tasks import ScanTask, open_view, run_task
+from tidelog.scanning.salvage import run_with
+from tidelog.scanning.tasks import ScanTask, open_view
+from tidelog.scanning.volumes import FileView
 
 __all__ = ["Bound", "plan_scan", "scan"]
 
@@ -46,6 +50,8 @@ def scan(
     isolation: str = "read_uncommitted",
     control_records: bool = False,
     columns: Iterable[str] | None = None,
+    corrupt: str = "fail",
+    on_loss: Callable[[Loss], None] = log_loss,
     threads: int = 1,
     split_bytes: int | None = None,
     max_rows: int = MAX_ROWS,
@@ -61,10 +67,13 @@ def scan(
 
     The result is read once; DuckDB, Polars and pandas take it as it is. Files are only read; a log that is
     being written is read up to its last whole batch. If a file is damaged, you get the records before the
-    damage, then CorruptRecordError. DataLossError means that the log was truncated, compacted or deleted
-    while it was read: scan again.
+    damage, then CorruptRecordError; with `corrupt="stop"` the partition ends there, and with `corrupt="skip"`
+    reading continues at the next sound batch. `on_loss` is then told each `Loss`, in the order of reading:
+    `losses.append` collects them; without it they are logged as warnings. DataLossError means that the log
+    was truncated, compacted or deleted while it was read: scan again.
     """
     projection = Projection.of(columns)
+    policy = Corrupt.parse(corrupt)
     if threads < 1:
         raise InvalidInputError(f"threads must be 1 or more, not {threads}")
     tasks = plan_scan(
@@ -76,15 +85,13 @@ def scan(
         isolation=isolation,
         control_records=control_records,
         split_bytes=_split_bytes(threads) if split_bytes is None else split_bytes,
+        corrupt=policy,
     )
     if max_bytes is None:
         max_bytes = MAX_BYTES if threads == 1 else _THREAD_BYTES
-    bounds = _Bounds(max_rows, max_bytes)
-    batches = (
-        _in_order(tasks, projection, bounds, threads)
-        if threads > 1
-        else _one_by_one(tasks, projection, bounds)
-    )
+    run = _Run(projection, max_rows, max_bytes, policy)
+    found = _in_order(tasks, run, threads) if threads > 1 else _one_by_one(tasks, run)
+    batches = _without_losses(found, policy, on_loss)
     return pa.RecordBatchReader.from_batches(projection.schema, batches)
 
 
@@ -102,8 +109,10 @@ def plan_scan(
     isolation: str = "read_uncommitted",
     control_records: bool = False,
     split_bytes: int = DEFAULT_SPLIT_BYTES,
+    corrupt: Corrupt = Corrupt.FAIL,
 ) -> list[ScanTask]:
     """The tasks of a scan: values that can be pickled and run anywhere the files can be read."""
+    at_damage = AtDamage.SKIP if corrupt is Corrupt.SKIP else AtDamage.MEET
     committed_only = is_committed(isolation)
     if split_bytes < 1:
         raise InvalidInputError(f"split_bytes must be 1 or more, not {split_bytes}")
@@ -114,19 +123,22 @@ def plan_scan(
             tasks += look_steadily(
                 partition,
                 lambda one: plan_range(
-                    _range(one, start, end, committed_only),
+                    _range(one, start, end, committed_only, at_damage),
                     committed_only=committed_only,
                     with_control=control_records,
                     split_bytes=split_bytes,
+                    with_missing=corrupt is Corrupt.SKIP,
                 ),
             )
     return tasks
 
 
-def _range(partition: Partition, start: Bound, end: Bound, committed_only: bool) -> OffsetRange:
+def _range(
+    partition: Partition, start: Bound, end: Bound, committed_only: bool, at_damage: AtDamage
+) -> OffsetRange:
     """The offsets that are meant. What comes before damage is read first: reading will meet it, and raise."""
-    seen = visible(partition, committed_only=committed_only, at_damage=AtDamage.MEET)
-    return resolve(partition, _bound(partition, start), _bound(partition, end), seen, AtDamage.MEET)
+    seen = visible(partition, committed_only=committed_only, at_damage=at_damage)
+    return resolve(partition, _bound(partition, start), _bound(partition, end), seen, at_damage)
 
 
 def _bound(partition: Partition, bound: Bound) -> OffsetBound:
@@ -140,33 +152,72 @@ def _bound(partition: Partition, bound: Bound) -> OffsetBound:
 
 
 @dataclass(frozen=True, slots=True)
-class _Bounds:
+class _Run:
+    """How tasks are run."""
+
+    projection: Projection
     max_rows: int
     max_bytes: int
+    corrupt: Corrupt
+
+    def __call__(self, task: ScanTask, view: FileView | None = None) -> Iterator[pa.RecordBatch | Loss]:
+        """The records of a task, and what was lost between them."""
+        return run_with(
+            self.corrupt,
+            task,
+            self.projection,
+            max_rows=self.max_rows,
+            max_bytes=self.max_bytes,
+            view=view,
+        )
 
 
-def _one_by_one(tasks: list[ScanTask], projection: Projection, bounds: _Bounds) -> Iterator[pa.RecordBatch]:
+_Found: TypeAlias = tuple[ScanTask, pa.RecordBatch | Loss]
+
+
+def _without_losses(
+    found: Iterable[_Found], corrupt: Corrupt, on_loss: Callable[[Loss], None]
+) -> Iterator[pa.RecordBatch]:
+    """The records; losses are told, and end their partition if reading stops at them."""
+    stopped = set()
+    for task, item in found:
+        if task.url in stopped:
+            continue
+        if isinstance(item, Loss):
+            on_loss(item)
+            if corrupt is Corrupt.STOP:
+                stopped.add(task.url)
+        else:
+            yield item
+
+
+def _one_by_one(tasks: list[ScanTask], run: _Run) -> Iterator[_Found]:
+    stopped = ""
     for task in tasks:
-        yield from run_task(task, projection, max_rows=bounds.max_rows, max_bytes=bounds.max_bytes)
+        if task.url == stopped:
+            continue
+        for item in run(task):
+            yield task, item
+            if isinstance(item, Loss) and run.corrupt is Corrupt.STOP:
+                stopped = task.url
+
+
+_Queued: TypeAlias = pa.RecordBatch | Loss | BaseException | None
 
 
 class _Stopped(Exception):
     """The reader has gone."""
 
 
-def _in_order(
-    tasks: list[ScanTask], projection: Projection, bounds: _Bounds, threads: int
-) -> Iterator[pa.RecordBatch]:
-    """The tasks' batches in order, decoded ahead on `threads` threads, each with a short queue of its own."""
-    queues: list[queue.Queue[pa.RecordBatch | BaseException | None]] = [
-        queue.Queue(maxsize=_AHEAD) for _ in tasks
-    ]
+def _in_order(tasks: list[ScanTask], run: _Run, threads: int) -> Iterator[_Found]:
+    """What tasks find, in order, decoded ahead on `threads` threads, each with a short queue of its own."""
+    queues: list[queue.Queue[_Queued]] = [queue.Queue(maxsize=_AHEAD) for _ in tasks]
     stop = threading.Event()
     unread = threading.Semaphore(threads + 1)
     todo = iter(list(zip(tasks, queues, strict=True)))
     todo_lock = threading.Lock()
 
-    def put(target: queue.Queue[pa.RecordBatch | BaseException | None], item: pa.RecordBatch | None) -> None:
+    def put(target: queue.Queue[_Queued], item: _Queued) -> None:
         while not stop.is_set():
             try:
                 target.put(item, timeout=0.2)
@@ -185,12 +236,12 @@ def _in_order(
                 unread.release()  # the next one has to end, too
                 return
             try:
-                if task.is_tail or task.source != opened or view is None or view.size < task.end_position:
+                if run.corrupt is Corrupt.SKIP:
+                    view = None  # it opens its file by itself, which may have gone
+                elif task.is_tail or task.source != opened or view is None or view.size < task.end_position:
                     opened, view = task.source, open_view(task)
-                for batch in run_task(
-                    task, projection, max_rows=bounds.max_rows, max_bytes=bounds.max_bytes, view=view
-                ):
-                    put(target, batch)
+                for item in run(task, view):
+                    put(target, item)
                 put(target, None)
             except _Stopped:
                 return
@@ -201,11 +252,11 @@ def _in_order(
     for worker in workers:
         worker.start()
     try:
-        for target in queues:
+        for task, target in zip(tasks, queues, strict=True):
             while (item := target.get()) is not None:
                 if isinstance(item, BaseException):
                     raise item
-                yield item
+                yield task, item
             unread.release()
     finally:
         stop.set()

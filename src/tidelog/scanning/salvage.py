@@ -1,67 +1,60 @@
 """Running a task over damage: what is sound is read, what is not is skipped and told.
 
-1. A batch whose checksum fails, or whose records do not decode, is left out; its length still tells where the
-   next one begins.
-2. Where a header makes no sense, reading continues at the next entry of the offset index, or at the task's
-   end.
-3. A file that has gone since the task was planned is left out whole.
+1. As long as batches follow each other without a gap in bytes and offsets, they are decoded as they come.
+2. At anything else (damage, a leap in the offsets, a split that begins where no batch does) the whole segment
+   is surveyed (`survey`): what is sound in it does not depend on how it was split.
+3. A task reads the batches that begin in its bytes and tells the losses that begin there. So each is told
+   once, however many tasks it spans.
+4. A batch whose checksum holds and whose records do not decode is a loss, too. A file that has gone since the
+   task was planned is left out whole.
 
-Each loss is reported once. A gap in the offsets alone is no loss: cleaning leaves such gaps.
+A gap in the offsets alone is no loss: cleaning leaves such gaps.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+import threading
+from collections.abc import Callable, Generator, Iterator
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from tidelog.errors import ChecksumError, CorruptRecordError
-from tidelog.kernels import scan as _kernel
+from tidelog.errors import CorruptRecordError
 from tidelog.records.batches import BatchTable, Column
 from tidelog.records.decode import MAX_BYTES, MAX_ROWS
 from tidelog.records.schema import Projection
-from tidelog.scanning.partitions import Partition
-from tidelog.scanning.tasks import ScanTask, decode_window, read_batches
+from tidelog.records.windows import Window, read_windows
+from tidelog.scanning.losses import Corrupt, Loss, log_loss
+from tidelog.scanning.survey import Gap, Sound, Survey, survey_segment
+from tidelog.scanning.tasks import NO_END, ScanTask, decode_window, run_task, select_batches
 from tidelog.scanning.volumes import FileView, open_volume
 from tidelog.storage.names import parse_segment_file
-from tidelog.types import TopicPartition
 
-__all__ = ["Loss", "log_loss", "salvage_task"]
+__all__ = [
+    "Loss",
+    "Report",
+    "log_loss",
+    "loss_of",
+    "run_with",
+    "salvage_task",
+    "sound_windows",
+    "survey_task",
+    "task_losses",
+]
 
-_log = logging.getLogger(__name__)
+Report: TypeAlias = Callable[[Loss], None]
+"""Is told each loss."""
 
-
-@dataclass(frozen=True, slots=True)
-class Loss:
-    """Bytes [start_position, end_position) of a file that could not be read, and why."""
-
-    source: str
-    start_position: int
-    end_position: int
-    reason: str
-
-    @property
-    def size(self) -> int:
-        """How many bytes."""
-        return self.end_position - self.start_position
-
-    def __str__(self) -> str:
-        """A sentence."""
-        return f"skipped {self.size} bytes at position {self.start_position} of {self.source}: {self.reason}"
-
-
-def log_loss(loss: Loss) -> None:
-    """Report a loss to the log."""
-    _log.warning("%s", loss)
+_KEPT_SURVEYS = 4
+_surveys: dict[tuple[str, int, int, int], Survey] = {}
+_surveys_lock = threading.Lock()
 
 
 def salvage_task(
     task: ScanTask,
     projection: Projection,
-    report: Callable[[Loss], None] = log_loss,
+    report: Report = log_loss,
     *,
     max_rows: int = MAX_ROWS,
     max_bytes: int = MAX_BYTES,
@@ -70,97 +63,248 @@ def salvage_task(
     try:
         view = open_volume(task.url).view(task.log_name)
     except FileNotFoundError:
-        report(Loss(task.source, task.start_position, task.end_position, "the file has gone"))
+        report(_gone(task))
         return
-    for data, origin, table in _sound_windows(task, view, report):
-        sound = _checked(task, data, origin, table, report)
-        for batch in _decodable(task, data, origin, sound, projection, report, max_rows, max_bytes):
+    for data, origin, table in sound_windows(task, view, report):
+        selected = select_batches(task, table)
+        for batch in _decodable(
+            task, Window(data, origin, selected), projection, report, max_rows, max_bytes
+        ):
             if batch.num_rows:
                 yield batch if "offset" in projection.columns else batch.select(projection.columns)
 
 
-def _sound_windows(
-    task: ScanTask, view: FileView, report: Callable[[Loss], None]
-) -> Iterator[tuple[memoryview, int, BatchTable]]:
-    """`read_batches`, continuing after what is no batch."""
-    position = task.start_position
-    while True:
-        try:
-            yield from read_batches(replace(task, start_position=position), view)
+def run_with(
+    corrupt: Corrupt,
+    task: ScanTask,
+    projection: Projection,
+    *,
+    max_rows: int = MAX_ROWS,
+    max_bytes: int = MAX_BYTES,
+    view: FileView | None = None,
+) -> Iterator[pa.RecordBatch | Loss]:
+    """The records of a task and what is lost between them, in order.
+
+    If reading stops at damage, the loss comes last; the partition's later tasks are not to be run then.
+    """
+    if corrupt is Corrupt.SKIP:
+        losses: list[Loss] = []
+        batches = salvage_task(task, projection, losses.append, max_rows=max_rows, max_bytes=max_bytes)
+        for batch in batches:
+            yield from losses
+            losses.clear()
+            yield batch
+        yield from losses
+        return
+    try:
+        yield from run_task(task, projection, max_rows=max_rows, max_bytes=max_bytes, view=view)
+    except CorruptRecordError as error:
+        if corrupt is Corrupt.FAIL:
+            raise
+        yield _rest_of(task, error)
+
+
+def task_losses(task: ScanTask) -> Iterator[Loss]:
+    """What `salvage_task` would report: all of the task is read and decoded, and nothing kept."""
+    for found in run_with(Corrupt.SKIP, task, Projection(("offset",))):
+        if isinstance(found, Loss):
+            yield found
+
+
+def _gone(task: ScanTask) -> Loss:
+    """The loss of a task's whole file."""
+    end = None if task.next_base == NO_END else task.next_base
+    return Loss(
+        task.topic,
+        task.partition,
+        task.source,
+        task.start_position,
+        task.end_position,
+        max(_base_offset(task), task.start_offset),
+        end,
+        "the file has gone",
+    )
+
+
+def _rest_of(task: ScanTask, error: CorruptRecordError) -> Loss:
+    """What reading leaves out that stops at an error: the rest of the log."""
+    first = task.start_offset if error.offset is None else error.offset
+    end, is_unfinished = task.end_position, False
+    try:
+        survey = survey_task(task, view := open_volume(task.url).view(task.log_name))
+        end = max(error.position, _file_end(task, view))
+        for gap in survey.gaps:
+            if gap.start <= error.position < gap.end:
+                first, is_unfinished = gap.first_offset, gap.is_unfinished
+    except FileNotFoundError:
+        pass
+    return Loss(
+        task.topic,
+        task.partition,
+        task.source,
+        error.position,
+        end,
+        first,
+        None,
+        f"{error.reason}; reading stopped there",
+        is_unfinished,
+    )
+
+
+def loss_of(task: ScanTask, gap: Gap) -> Loss:
+    """A gap as a loss of the task's partition."""
+    return Loss(
+        task.topic,
+        task.partition,
+        task.source,
+        gap.start,
+        gap.end,
+        gap.first_offset,
+        gap.end_offset,
+        gap.reason,
+        gap.is_unfinished,
+    )
+
+
+def sound_windows(task: ScanTask, view: FileView, report: Report) -> Iterator[Window]:
+    """The sound batches that begin in the task's bytes, and may hold its offsets."""
+    reached = yield from _plain_windows(task, view)
+    if reached is None:
+        return
+    survey = survey_task(task, view)
+    owned_end = NO_END if task.end_position >= _file_end(task, view) else task.end_position
+    pieces: list[Sound | Gap] = sorted((*survey.sound, *survey.gaps), key=lambda piece: piece.start)
+    for piece in pieces:
+        if piece.start >= owned_end:
             return
-        except CorruptRecordError as error:
-            position = _next_entry(task, max(error.position, position))
-            task = replace(task, first_last_offset=-1)
-            report(Loss(task.source, error.position, position, error.reason))
+        if isinstance(piece, Gap):
+            if piece.start >= task.start_position and _is_wanted(task, piece):
+                report(loss_of(task, piece))
+        elif piece.end > reached:
+            yield from _windows_of(piece, reached, owned_end, task, view)
 
 
-def _next_entry(task: ScanTask, after: int) -> int:
-    """The position of the next indexed batch of the task's segment; the task's end if there is none."""
+def _windows_of(
+    sound: Sound, reached: int, owned_end: int, task: ScanTask, view: FileView
+) -> Iterator[Window]:
+    """The batches of sound bytes that begin in [reached, owned_end)."""
+    is_boundary = sound.start <= reached and reached > task.start_position
+    start = reached if is_boundary else sound.start
+    for data, origin, table in read_windows(view, start, sound.end, name=task.source):
+        owned = table.rows[(table.position >= reached) & (table.position < owned_end)]
+        if len(owned):
+            yield Window(data, origin, BatchTable(np.ascontiguousarray(owned)))
+        if table.end >= owned_end or table.last_offset[-1] >= task.end_offset:
+            return
+
+
+def _is_wanted(task: ScanTask, gap: Gap) -> bool:
+    end = NO_END if gap.end_offset is None else gap.end_offset
+    return gap.first_offset < task.end_offset and end >= task.start_offset
+
+
+def _plain_windows(task: ScanTask, view: FileView) -> Generator[Window, None, int | None]:
+    """Batches as long as nothing is out of the ordinary; answers where that ended, None if all was plain."""
+    start, end = task.start_position, min(task.end_position, view.size)
+    if end < task.end_position or (start and task.first_last_offset < 0):
+        return start
+    following = None if end >= _file_end(task, view) else _next_base(view, end)
+    position, before = start, _base_offset(task) - 1
+    try:
+        for window in read_windows(view, start, end, check_crc=True, name=task.source):
+            table = window.table
+            last = table.last_offset
+            if position == start > 0:
+                if last[0] != task.first_last_offset:
+                    return start
+                before = int(table.base_offset[0]) - 1
+            plain = _plain_batches(table, before, task.next_base)
+            if plain == len(table) and table.end == end and following not in (None, int(last[-1]) + 1):
+                plain = 0
+            if plain:
+                yield Window(window.data, window.origin, table[:plain])
+                position, before = table[:plain].end, int(last[plain - 1])
+            if plain < len(table):
+                return position
+            if before >= task.end_offset - 1:
+                return None
+    except CorruptRecordError:
+        return position
+    return None if position == end else position
+
+
+def _plain_batches(table: BatchTable, before: int, limit: int) -> int:
+    """How many of the first batches follow each other, and `before`, without a gap."""
+    last = table.last_offset
+    # A compressed message of magic 0 or 1 tells its last offset only: it seems to leave a gap.
+    first = table.base_offset
+    previous = np.concatenate(([before], last[:-1]))
+    odd = (first != previous + 1) | (last < first) | (last >= limit)
+    return int(odd.argmax()) if odd.any() else len(table)
+
+
+def _next_base(view: FileView, position: int) -> int:
+    return int.from_bytes(view.read(position, 8), "big", signed=True)
+
+
+def survey_task(task: ScanTask, view: FileView) -> Survey:
+    """The survey of the task's segment; the last few are kept, for the tasks that share it."""
+    end, base = _file_end(task, view), _base_offset(task)
+    key = (task.source, end, view.changed_ns, task.next_base)
+    if view.changed_ns:
+        with _surveys_lock:
+            if key in _surveys:
+                return _surveys[key]
+    is_last = task.next_base == NO_END
+    survey = survey_segment(view, end, floor=base, limit=task.next_base, is_last=is_last, name=task.source)
+    if view.changed_ns:
+        with _surveys_lock:
+            while len(_surveys) >= _KEPT_SURVEYS:
+                del _surveys[next(iter(_surveys))]
+            _surveys[key] = survey
+    return survey
+
+
+def _file_end(task: ScanTask, view: FileView) -> int:
+    """Where the file ended when the scan was planned, if it may have grown since."""
+    return min(task.end_position, view.size) if task.is_tail else view.size
+
+
+def _base_offset(task: ScanTask) -> int:
     name = parse_segment_file(task.log_name)
-    partition = Partition(task.url, TopicPartition(task.topic, task.partition))
-    for segment in partition.segments:
-        if name is not None and segment.base_offset == name.offset:
-            _, positions = partition.offset_index(segment).entries_array()
-            later = positions[(positions > after) & (positions < task.end_position)]
-            return int(later[0]) if len(later) else task.end_position
-    return task.end_position
-
-
-def _checked(
-    task: ScanTask, data: memoryview, origin: int, table: BatchTable, report: Callable[[Loss], None]
-) -> BatchTable:
-    """The batches whose checksums are right."""
-    keep = np.ones(len(table), np.bool_)
-    start = 0
-    while start < len(table):
-        bad = _kernel.verify(data, table.rows[start:], origin)
-        if bad < 0:
-            break
-        start += bad
-        keep[start] = False
-        _report_batch(task, table, start, ChecksumError("the checksum does not match").reason, report)
-        start += 1
-    return table if keep.all() else BatchTable(np.ascontiguousarray(table.rows[keep]))
+    return 0 if name is None else name.offset
 
 
 def _decodable(
-    task: ScanTask,
-    data: memoryview,
-    origin: int,
-    table: BatchTable,
-    projection: Projection,
-    report: Callable[[Loss], None],
-    max_rows: int,
-    max_bytes: int,
+    task: ScanTask, window: Window, projection: Projection, report: Report, max_rows: int, max_bytes: int
 ) -> Iterator[pa.RecordBatch]:
-    """The records of the batches that decode."""
+    """The records of the batches that decode; their checksums are known to be right."""
+    data, origin, table = window
     while len(table):
-        done = -1
         try:
-            for batch in decode_window(task, data, origin, table, projection, max_rows, max_bytes, False):
-                if batch.num_rows:
-                    done = batch.column("offset")[-1].as_py()
-                yield batch
+            yield from decode_window(task, data, origin, table, projection, max_rows, max_bytes, False)
             return
-        except CorruptRecordError as error:
+        except CorruptRecordError as error:  # all before it has been given out
             bad = np.flatnonzero(table.position == error.position)
             if not len(bad):
                 raise
-            _report_batch(task, table, int(bad[0]), error.reason, report)
-            rest = (table.last_offset > done) & (table.position != error.position)
-            table = BatchTable(np.ascontiguousarray(table.rows[rest]))
+            at = int(bad[0])
+            report(_undecodable(task, table, at, error.reason))
+            table = table[at + 1 :]
 
 
-def _report_batch(
-    task: ScanTask, table: BatchTable, index: int, reason: str, report: Callable[[Loss], None]
-) -> None:
+def _undecodable(task: ScanTask, table: BatchTable, index: int, reason: str) -> Loss:
     row = table.rows[index].tolist()
-    offsets = f"offsets {row[Column.BASE_OFFSET]} to {row[Column.LAST_OFFSET]}"
-    report(
-        Loss(
-            task.source,
-            row[Column.POSITION],
-            row[Column.POSITION] + row[Column.SIZE],
-            f"{reason} ({offsets})",
-        )
+    first, position = row[Column.BASE_OFFSET], row[Column.POSITION]
+    if row[Column.MAGIC] < 2 and index:
+        first = int(table.last_offset[index - 1]) + 1
+    return Loss(
+        task.topic,
+        task.partition,
+        task.source,
+        position,
+        position + row[Column.SIZE],
+        first,
+        row[Column.LAST_OFFSET] + 1,
+        reason,
     )

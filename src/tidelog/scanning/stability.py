@@ -20,7 +20,8 @@ from tidelog.log.producers.producers import ProducerStateManager
 from tidelog.records.windows import Window
 from tidelog.scanning.partitions import Partition, SegmentFacts
 from tidelog.scanning.plan import segments_in_range
-from tidelog.scanning.tasks import NO_END, ScanTask, read_batches, settled
+from tidelog.scanning.salvage import sound_windows, survey_task
+from tidelog.scanning.tasks import NO_END, ScanTask, read_batches, select_batches, settled
 from tidelog.storage.names import FileKind, format_segment_file
 
 __all__ = [
@@ -31,6 +32,10 @@ __all__ = [
     "log_end_offset",
     "log_tail",
     "read_segment",
+    "salvaged_end",
+    "salvaged_stable_offset",
+    "segment_task",
+    "sound_segment",
     "stable_offset",
 ]
 
@@ -127,7 +132,11 @@ class Transactions:
                 raise
             return end
 
-    def _stable_offset(self, partition: Partition, end: int) -> int:
+    def salvaged(self, partition: Partition, end: int) -> int:
+        """The last stable offset as far as the sound batches tell."""
+        return self._stable_offset(partition, end, skip_damage=True)
+
+    def _stable_offset(self, partition: Partition, end: int, *, skip_damage: bool = False) -> int:
         producers = self._producers
         if producers is None or producers.map_end_offset > end:
             producers = self._producers = _snapshot_state(partition, end)
@@ -139,7 +148,12 @@ class Transactions:
                 position = self._place[1]
             elif start > segment.base_offset:
                 position = partition.offset_index(segment).lookup(start).position
-            for data, origin, table in read_segment(partition, segment, position, start, end):
+            windows = (
+                sound_segment(partition, segment, start, end)
+                if skip_damage
+                else read_segment(partition, segment, position, start, end)
+            )
+            for data, origin, table in windows:
                 producers.load(table, read_markers(data, table, origin=origin, source=partition.url))
                 self._place = (segment.base_offset, table.end)
         undecided = producers.first_undecided_offset
@@ -149,6 +163,56 @@ class Transactions:
 def stable_offset(partition: Partition, end: int, *, damage_ends_it: bool = False) -> int:
     """The last stable offset of a log that ends at `end`, see `Transactions.stable_offset`."""
     return Transactions().stable_offset(partition, end, damage_ends_it=damage_ends_it)
+
+
+def salvaged_end(partition: Partition) -> tuple[int, CorruptRecordError | None]:
+    """The offset after the last sound batch on disk, past any damage; and the damage near it."""
+    if not partition.segments:
+        return partition.log_start_offset, None
+    segment = partition.segments[-1]
+    try:
+        tail = log_tail(partition)
+        if tail.position == segment.size:
+            return partition.published_end(tail.end_offset), None
+        fault = CorruptRecordError("the data ends inside a batch", position=tail.position)
+    except CorruptRecordError as error:
+        fault = error
+    survey = survey_task(segment_task(partition, segment), partition.log_view(segment))
+    last = segment.base_offset - 1 if survey.last_offset is None else survey.last_offset
+    return partition.published_end(max(last + 1, partition.log_start_offset)), fault
+
+
+def salvaged_stable_offset(partition: Partition, end: int) -> int:
+    """The last stable offset of a damaged log that ends at `end`, as far as its sound batches tell."""
+    return Transactions().salvaged(partition, end)
+
+
+def sound_segment(
+    partition: Partition, segment: SegmentFacts, start_offset: int = 0, end: int = NO_END
+) -> Iterator[Window]:
+    """A segment's sound batches that may hold offsets of [start_offset, end)."""
+    task = replace(segment_task(partition, segment), start_offset=start_offset, end_offset=end)
+    for window in sound_windows(task, partition.log_view(segment), lambda loss: None):
+        selected = select_batches(task, window.table)
+        if len(selected):
+            yield Window(window.data, window.origin, selected)
+
+
+def segment_task(partition: Partition, segment: SegmentFacts) -> ScanTask:
+    """All of a segment."""
+    later = [one.base_offset for one in partition.segments if one.base_offset > segment.base_offset]
+    return ScanTask(
+        partition.url,
+        segment.log_name,
+        partition.topic_partition.topic,
+        partition.topic_partition.partition,
+        0,
+        segment.size,
+        0,
+        NO_END,
+        is_tail=not later,
+        next_base=later[0] if later else NO_END,
+    )
 
 
 def _snapshot_state(partition: Partition, end: int) -> ProducerStateManager:

@@ -38,6 +38,7 @@ __all__ = [
     "open_view",
     "read_batches",
     "run_task",
+    "select_batches",
     "settled",
 ]
 
@@ -239,7 +240,7 @@ def read_batches(
             if is_done and bad is None:
                 return floor
             if len(table) and not is_done:
-                selected = _select(task, table)
+                selected = select_batches(task, table)
                 if len(selected):
                     yield Window(window.data, window.origin, selected)
             if bad is not None:
@@ -272,7 +273,8 @@ def _disorder(table: BatchTable, bad: int, source: str) -> CorruptRecordError:
     )
 
 
-def _select(task: ScanTask, table: BatchTable) -> BatchTable:
+def select_batches(task: ScanTask, table: BatchTable) -> BatchTable:
+    """The batches that the task wants."""
     # A magic 0/1 wrapper's base offset is not known before it is decoded: only its last offset can rule it
     # out.
     keep = (table.last_offset >= task.start_offset) & (

@@ -18,7 +18,7 @@ from tidelog.records.columns import numbers
 from tidelog.records.decode import decode_batches
 from tidelog.records.windows import LOOKUP_BYTES
 from tidelog.scanning.partitions import Partition, SegmentFacts
-from tidelog.scanning.stability import find_log_end, read_segment
+from tidelog.scanning.stability import find_log_end, read_segment, sound_segment
 from tidelog.scanning.tasks import NO_END, ScanTask, read_batches, settled
 from tidelog.types import TimestampOffset
 
@@ -39,22 +39,27 @@ def look_up_time(partition: Partition, target: int) -> TimestampOffset | None:
     return offset_for_timestamp(partition, target)
 
 
-def offset_for_timestamp(partition: Partition, timestamp: int) -> TimestampOffset | None:
-    """The first record at or after the log start with at least this timestamp (ms); None if there is none."""
+def offset_for_timestamp(
+    partition: Partition, timestamp: int, *, skip_damage: bool = False
+) -> TimestampOffset | None:
+    """The first record at or after the log start with at least this timestamp (ms); None if there is none.
+
+    Damage raises CorruptRecordError unless it is to be skipped.
+    """
     segments = partition.segments
     for at, segment in enumerate(segments):
         is_last = at == len(segments) - 1
         index = partition.time_index(segment)
         if not is_last and index.entries and index.last_entry.timestamp < timestamp:
             continue
-        found = _find_in_segment(partition, segment, timestamp, is_last)
+        found = _find_in_segment(partition, segment, timestamp, is_last, skip_damage)
         if found is not None:
             return found
     return None
 
 
 def _find_in_segment(
-    partition: Partition, segment: SegmentFacts, timestamp: int, is_last: bool
+    partition: Partition, segment: SegmentFacts, timestamp: int, is_last: bool, skip_damage: bool
 ) -> TimestampOffset | None:
     floor = partition.time_index(segment).lookup(timestamp)
     start_offset = partition.log_start_offset
@@ -63,7 +68,10 @@ def _find_in_segment(
         partition.url, segment.log_name, "", 0, position, segment.size, start_offset, NO_END, is_last
     )
     view = partition.log_view(segment)
-    for data, origin, table in settled(task, view, read_batches(task, view, LOOKUP_BYTES)):
+    windows = settled(task, view, read_batches(task, view, LOOKUP_BYTES))
+    if skip_damage:
+        windows = sound_segment(partition, segment)
+    for data, origin, table in windows:
         for batch in np.flatnonzero((table.max_timestamp >= timestamp) & (table.count > 0)).tolist():
             columns = ("offset", "timestamp_ms")
             one = table[batch : batch + 1]

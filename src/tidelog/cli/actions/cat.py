@@ -22,11 +22,11 @@ def show_selection(selection: Selection, lines: RecordLines, out: Output, limit:
     tasks = selection.tasks()
     with out.progress(sum(task.size for task in tasks), "reading") as progress:
         advance = (lambda size: None) if out.terminal else progress.advance
-        found = read_tasks(tasks, lines.columns, selection.wanted, advance)
+        found = read_tasks(tasks, lines.columns, selection.wanted, advance, selection.damage)
         code = show_records(found, lines, out, limit)
     if limit is None:
         selection.complain()
-    return code
+    return selection.damage.tell(out) or code
 
 
 def show_records(
@@ -62,7 +62,7 @@ def show_last(selection: Selection, lines: RecordLines, out: Output, count: int,
                 else:
                     out.write(lines.lines(found))
     selection.complain()
-    return _told(lines, out)
+    return selection.damage.tell(out) or _told(lines, out)
 
 
 def _told(lines: RecordLines, out: Output) -> int:

@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tidelog.cli.actions.reading import Selection, read_tasks
+from tidelog.cli.actions.reading import DamageReport, Selection, read_tasks
+from tidelog.cli.errors import UsageError
 from tidelog.cli.options.filters import RecordFilter
 from tidelog.cli.render.output import Column, Output
+from tidelog.scanning.losses import LOSS_SCHEMA, Corrupt, Loss
 from tidelog.scanning.tasks import ScanTask
 
 if TYPE_CHECKING:
@@ -31,7 +33,13 @@ _COUNTS = (
 )
 COUNT_COLUMNS = ("topic", "partition", "key", "value")
 """The columns that counting takes."""
-_REPORT = pa.schema([pa.field("number", pa.int64()), pa.field("found", pa.binary())])
+_REPORT = pa.schema(
+    [
+        pa.field("number", pa.int64()),
+        pa.field("found", pa.binary()),
+        pa.field("losses", pa.list_(pa.struct(list(LOSS_SCHEMA)))),
+    ]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +49,12 @@ class _Search:
     wanted: RecordFilter
     columns: tuple[str, ...]
     limit: int | None
+    corrupt: Corrupt = Corrupt.FAIL
 
-    def matches(self, tasks: Sequence[ScanTask]) -> list[pa.RecordBatch]:
+    def matches(self, tasks: Sequence[ScanTask], damage: DamageReport) -> list[pa.RecordBatch]:
         """The matches in tasks, no more than the limit."""
         found, left = [], self.limit
-        for batch in read_tasks(tasks, self.columns, self.wanted):
+        for batch in read_tasks(tasks, self.columns, self.wanted, damage=damage):
             found.append(batch if left is None else batch.slice(0, left))
             if left is not None:
                 left -= found[-1].num_rows
@@ -55,14 +64,17 @@ class _Search:
 
     def __call__(self, number: int, share: Bin[ScanTask]) -> list[dict[str, Any]]:
         """The matches in a share as a row of a Spark job's report."""
-        found = self.matches(share.items)
-        if not found:
+        damage = DamageReport(self.corrupt)
+        found = self.matches(share.items, damage)
+        if not found and not damage.losses:
             return []
         sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, found[0].schema) as stream:
-            for batch in found:
-                stream.write_batch(batch)
-        return [{"number": number, "found": sink.getvalue().to_pybytes()}]
+        if found:
+            with pa.ipc.new_stream(sink, found[0].schema) as stream:
+                for batch in found:
+                    stream.write_batch(batch)
+        losses = [asdict(loss) for loss in damage.losses]
+        return [{"number": number, "found": sink.getvalue().to_pybytes(), "losses": losses}]
 
 
 def search_on_threads(
@@ -73,20 +85,24 @@ def search_on_threads(
     advance: Callable[[int], None],
 ) -> Iterator[pa.RecordBatch]:
     """Matches in the order of partitions and offsets."""
-    search = _Search(selection.wanted, tuple(columns), limit)
-    waiting: deque[tuple[ScanTask, Future[list[pa.RecordBatch]]]] = deque()
+    search = _Search(selection.wanted, tuple(columns), limit, selection.damage.corrupt)
+    waiting: deque[tuple[ScanTask, DamageReport, Future[list[pa.RecordBatch]]]] = deque()
     tasks = iter(selection.tasks())
     pool = ThreadPoolExecutor(threads, thread_name_prefix="tidelog-search")
     try:
         while True:
             for task in tasks:
-                waiting.append((task, pool.submit(search.matches, [task])))
+                own = DamageReport(search.corrupt)
+                waiting.append((task, own, pool.submit(search.matches, [task], own)))
                 if len(waiting) >= 2 * threads:
                     break
             if not waiting:
                 return
-            task, future = waiting.popleft()
-            yield from future.result()
+            task, own, future = waiting.popleft()
+            matches = future.result()
+            if not selection.damage.has_stopped(task):
+                selection.damage.take(own)
+                yield from matches
             advance(task.size)
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
@@ -103,12 +119,18 @@ def search_by_spark(
     from tidelog.spark import quiet_session
     from tidelog.spark.runtime.jobs import pack, run_job, share_bytes
 
-    search = _Search(selection.wanted, tuple(columns), limit)
+    if selection.damage.corrupt is Corrupt.STOP:
+        raise UsageError("--corrupt stop reads partitions in order: with --spark, choose fail or skip")
+    search = _Search(selection.wanted, tuple(columns), limit, selection.damage.corrupt)
     tasks = selection.tasks()
     with quiet_session(master) as session:
         shares = pack(tasks, share_bytes(session, sum(task.size for task in tasks)))
         rows = run_job(session, search, shares, _REPORT, report)
     for row in sorted(rows, key=lambda row: int(row["number"])):
+        for loss in row["losses"]:
+            selection.damage.add(Loss(**loss))
+        if not row["found"]:
+            continue
         with pa.ipc.open_stream(row["found"]) as stream:
             yield from stream
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from tidelog.cli.app import Debug, Json, app
 from tidelog.cli.declare import BadParameter, Exit, Option
-from tidelog.cli.options.reading import Form, Limit, Spread, Wanted, grouped
+from tidelog.cli.options.reading import Corrupt, Form, Limit, Spread, Wanted, grouped
 
 __all__ = ["cat"]
 
@@ -24,6 +24,7 @@ def cat(
     wanted: Wanted,
     spread: Spread,
     form: Form,
+    corrupt: Corrupt = "fail",
     limit: Limit = None,
     last: Last = None,
     json: Json = False,
@@ -31,7 +32,8 @@ def cat(
 ) -> None:
     """Print records: a value a line, or JSON (--json), or hex (--format hex).
 
-    Partitions are printed one after the other. Files are only read; a broker may be writing to them.
+    Partitions are printed one after the other. Files are only read; a broker may be writing to them. With
+    --corrupt stop or skip, what is left out is told on standard error, and the exit code is 1.
     """
     if limit is not None and last is not None:
         raise BadParameter("choose --limit or --last")
@@ -41,7 +43,7 @@ def cat(
 
     out = make_output(json=json)
     lines = form.lines(out)
-    selection = wanted.select(spread.bounds())
+    selection = wanted.select(spread.bounds(), corrupt)
     if last is not None:
         raise Exit(show_last(selection, lines, out, last, go_on=False))
     raise Exit(show_selection(selection, lines, out, limit))

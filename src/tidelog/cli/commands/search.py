@@ -8,7 +8,7 @@ from typing import Annotated
 
 from tidelog.cli.app import Debug, Json, OnSpark, app
 from tidelog.cli.declare import Exit, Option
-from tidelog.cli.options.reading import Form, Limit, Spread, Wanted, grouped
+from tidelog.cli.options.reading import Corrupt, Form, Limit, Spread, Wanted, grouped
 
 __all__ = ["search"]
 
@@ -25,6 +25,7 @@ def search(
     wanted: Wanted,
     spread: Spread,
     form: Form,
+    corrupt: Corrupt = "fail",
     limit: Limit = None,
     count: Count = False,
     threads: Threads = None,
@@ -44,7 +45,7 @@ def search(
 
     out = make_output(json=json)
     lines = form.lines(out, shown="topic,partition,offset,key")
-    selection = wanted.select(spread.bounds())
+    selection = wanted.select(spread.bounds(), corrupt)
     columns = COUNT_COLUMNS if count else lines.columns
     with ExitStack() as stack:
         if spark is not None:
@@ -58,4 +59,4 @@ def search(
         code = count_matches(found, out) if count else show_records(found, lines, out, limit)
     if limit is None:
         selection.complain()
-    raise Exit(code)
+    raise Exit(selection.damage.tell(out) or code)

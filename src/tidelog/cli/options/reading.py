@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tidelog.cli.render.output import Output
     from tidelog.cli.render.record_lines import RecordLines
 
-__all__ = ["AvroSchema", "Form", "Limit", "Spread", "Wanted", "grouped"]
+__all__ = ["AvroSchema", "Corrupt", "Form", "Limit", "Spread", "Wanted", "grouped"]
 
 Paths = Annotated[
     list[str],
@@ -84,6 +84,14 @@ Header = Annotated[
     Option("--header", metavar="KEY[=VALUE]", help="Only records with this header.", show_default=False),
 ]
 Tombstones = Annotated[bool, Option("--tombstones", help="Only records without a value.")]
+Corrupt = Annotated[
+    str,
+    Option(
+        "--corrupt",
+        metavar="HOW",
+        help="At damage: fail, stop (end the partition there) or skip it.",
+    ),
+]
 Format = Annotated[str, Option("--format", metavar="FORM", help="plain, json or hex.")]
 Show = Annotated[
     str | None,
@@ -124,7 +132,7 @@ class Wanted:
     tombstones: Tombstones = False
     committed: Committed = False
 
-    def select(self, bounds: Bounds | None = None) -> Selection:
+    def select(self, bounds: Bounds | None = None, corrupt: str = "fail") -> Selection:
         """The partitions, and what of them is to be read. Raises UsageError."""
         from tidelog.cli.actions.reading import select
         from tidelog.cli.options.filters import RecordFilter
@@ -138,6 +146,7 @@ class Wanted:
             wanted=RecordFilter(
                 self.key, self.key_match, self.contains, self.match, self.header, self.tombstones
             ),
+            corrupt=corrupt,
         )
 
 
