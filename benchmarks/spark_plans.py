@@ -15,11 +15,11 @@ import fsspec
 
 from benchmarks.spark_scale import one_record
 from tidelog.spark.compaction.job import cleanable
-from tidelog.spark.exporting.directory import Done
 from tidelog.spark.exporting.job import export_tasks, plan_export
 from tidelog.spark.source.batch import plan_batch
 from tidelog.spark.source.offsets import select_partitions
 from tidelog.spark.source.options import SourceOptions
+from tidelog.tables.table import Done
 
 _CORES = 4
 _NOW_MS = 4_000_000_000_000

@@ -76,7 +76,7 @@ def run_console(block: Block, directory: Path) -> None:
 
 
 # by tests/spark/test_docs.py, where there is Spark
-RUN_ELSEWHERE = ("spark.md", "spark-write.md", "topic-to-parquet.md", "spark-cluster.md")
+RUN_ELSEWHERE = ("spark.md", "tables.md", "spark-write.md", "topic-to-parquet.md", "spark-cluster.md")
 
 
 def run_document(document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

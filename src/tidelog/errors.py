@@ -21,7 +21,7 @@
     │   ├── OutOfOrderSequenceError, InvalidProducerEpochError, InvalidTxnStateError
     │   ├── TransactionCoordinatorFencedError
     │   └── ConfigError
-    ├── MissingLibraryError         a package that a codec needs is not installed (also an ImportError)
+    ├── MissingLibraryError         a package that is needed is not installed (also an ImportError)
     └── LogError                    the log as a whole
         ├── LogOfflineError         a disk failed under the log; it takes no more appends
         │   └── FlushError          partitions that could not be flushed
@@ -268,7 +268,7 @@ class ConfigError(InvalidInputError):
 
 
 class MissingLibraryError(TidelogError, ImportError):
-    """A package that a codec needs is not installed."""
+    """A package that a codec or a table format needs is not installed."""
 
     kafka_code = 76  # UNSUPPORTED_COMPRESSION_TYPE
 

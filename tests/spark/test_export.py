@@ -44,11 +44,12 @@ def values(target: Path) -> list[int]:
 def test_golden_topics_arrive_whole(spark: SparkSession, tmp_path: Path) -> None:
     topics = ["golden-none", "golden-txn", "golden-trimmed", "golden-zstd"]
     report = tidelog.spark.export(spark, CLEAN, tmp_path, topics=topics, include_headers=True).toArrow()
+    visible = expected.visible(golden_partition("golden-txn-0"), 1390)
     wanted = [
         row
         for topic in sorted(topics)
         for row in expected.rows(golden_partition(f"{topic}-0"), control=False)
-        if topic != "golden-txn" or row["offset"] in expected.visible(golden_partition("golden-txn-0"), 1390)
+        if topic != "golden-txn" or row["offset"] in visible
     ]
     found = exported(tmp_path)
     assert [{name: row[name] for name in wanted[0]} for row in found] == wanted
@@ -165,11 +166,12 @@ def test_a_task_that_is_tried_again_leaves_nothing_behind(spark: SparkSession, t
     from tidelog.scanning.partitions import find_partitions
     from tidelog.scanning.ranges import OffsetRange
     from tidelog.scanning.splits import plan_splits
-    from tidelog.spark.exporting.directory import Done, ExportTarget, StagedFile
-    from tidelog.spark.exporting.job import ExportWork
+    from tidelog.spark.exporting.directory import ExportTarget, StagedFile
     from tidelog.spark.exporting.parquet import ParquetSettings
+    from tidelog.spark.exporting.tasks import ExportWork
     from tidelog.spark.exporting.values import ValueDecoder
     from tidelog.spark.runtime.jobs import Bin
+    from tidelog.tables.table import Done
 
     (partition,) = find_partitions(CLEAN / "golden-none-0")
     (split,) = plan_splits([OffsetRange(partition, 0, 1560)])

@@ -17,7 +17,6 @@ from tests.spark.writer import LogWriter
 from tidelog.errors import DataLossError
 from tidelog.records import Record
 from tidelog.scanning.partitions import find_partitions
-from tidelog.spark.exporting.directory import Done
 from tidelog.spark.exporting.job import plan_export
 from tidelog.spark.source import batch
 from tidelog.spark.source.batch import plan_batch, read_part
@@ -25,6 +24,7 @@ from tidelog.spark.source.options import SourceOptions
 from tidelog.spark.source.schemas import Wanted, source_schema
 from tidelog.spark.source.streaming import decode_offset
 from tidelog.spark.source.topic_ids import decode_ids, encode_ids, topic_id_at
+from tidelog.tables.table import Done
 from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:

@@ -26,8 +26,12 @@ def batch(first: int, times: list[datetime | None], value: bytes = b"x") -> pa.R
     return pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
 
 
+def path_of(date: str, number: int) -> str:
+    return f"p-{number}"
+
+
 def write(directory: Path, batches: list[pa.RecordBatch], **settings: Any) -> list[WrittenFile]:
-    files = DatedFiles(DirectoryPlace(directory, ""), "p", SCHEMA, ParquetSettings(**settings))
+    files = DatedFiles(DirectoryPlace(directory, ""), path_of, SCHEMA, ParquetSettings(**settings))
     written = [*(file for each in batches for file in files.write(each)), *files.close()]
     return [replace(file, path=str(directory / file.path)) for file in written]
 
@@ -96,7 +100,7 @@ class FailingPlace(DirectoryPlace):
 
 
 def test_a_sync_that_fails_on_the_way_is_told(tmp_path: Path) -> None:
-    files = DatedFiles(FailingPlace(tmp_path, ""), "p", SCHEMA, ParquetSettings(row_group_rows=1))
+    files = DatedFiles(FailingPlace(tmp_path, ""), path_of, SCHEMA, ParquetSettings(row_group_rows=1))
     list(files.write(batch(0, [DAY])))
     with pytest.raises(OSError, match="the disk"):
         list(files.close())

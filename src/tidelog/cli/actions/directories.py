@@ -12,11 +12,11 @@ from tidelog.storage.names import META_PROPERTIES_FILE, FileKind
 __all__ = ["check_root", "existing_directory", "log_bytes", "parse_settings"]
 
 
-def parse_settings(settings: Sequence[str]) -> dict[str, str]:
-    """What `--config` was given: KEY=VALUE, any number of times."""
+def parse_settings(settings: Sequence[str], option: str = "--config") -> dict[str, str]:
+    """What an option was given: KEY=VALUE, any number of times."""
     pairs = [setting.partition("=") for setting in settings]
     if any(not equals for _, equals, _ in pairs):
-        raise UsageError(f"--config takes KEY=VALUE, not {' '.join(settings)!r}")
+        raise UsageError(f"{option} takes KEY=VALUE, not {' '.join(settings)!r}")
     return {key.strip(): value for key, _, value in pairs}
 
 

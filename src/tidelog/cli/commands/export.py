@@ -1,4 +1,4 @@
-"""`tidelog export`: topics to Parquet files, from where the last export ended."""
+"""`tidelog export`: topics to Parquet files or a table, from where the last export ended."""
 
 from __future__ import annotations
 
@@ -20,8 +20,17 @@ def export(
         Argument(metavar="PATH", help="Root or partition directories, globs, or URLs.", show_default=False),
     ],
     to: Annotated[
-        str, Option("--to", metavar="DIR", help="The target directory or URL.", show_default=False)
+        str,
+        Option(
+            "--to",
+            metavar="TARGET",
+            help="A directory or URL, or for Iceberg CATALOG.NAMESPACE.TABLE.",
+            show_default=False,
+        ),
     ],
+    format: Annotated[
+        str, Option("--format", metavar="FORMAT", help="The format of the target: parquet, delta or iceberg.")
+    ] = "parquet",
     topic: Annotated[
         list[str] | None,
         Option("--topic", metavar="NAME", help="Only this topic.", show_default=False),
@@ -50,18 +59,38 @@ def export(
     file_mb: Annotated[
         int, Option("--file-mb", metavar="N", help="Approximate size of a file in megabytes.", min=1)
     ] = 128,
+    partition_by: Annotated[
+        list[str] | None,
+        Option(
+            "--partition-by",
+            metavar="COLUMN",
+            help="A partition column of a new table: topic, partition or date. Default: topic and date.",
+            show_default=False,
+        ),
+    ] = None,
+    table_option: Annotated[
+        list[str] | None,
+        Option(
+            "--table-option",
+            metavar="KEY=VALUE",
+            help="A storage option of deltalake, or a property of the Iceberg catalog.",
+            show_default=False,
+        ),
+    ] = None,
     skip_damage: Annotated[bool, Option("--skip-damage", help="Skip data that is damaged or gone.")] = False,
     spark: Annotated[str, Option("--spark", metavar="MASTER", help="Spark's master.")] = "local[*]",
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Export topics to Parquet under DIR/topic=/partition=/date=, incrementally and exactly once.
+    """Export topics to Parquet or to a Delta or Iceberg table, incrementally and exactly once.
 
-    Each run continues where the last one ended. The next run completes a run that failed or was killed. On a
-    cluster, all workers must reach DIR and PATH.
+    Each run continues where the last one ended. Parquet files are in TARGET/topic=/partition=/date=, and the
+    next run completes a run that failed or was killed. A table gets all rows of a run in one commit, which
+    also has the end offsets. On a cluster, all workers must reach TARGET and PATH.
     """
     from contextlib import ExitStack
 
+    from tidelog.cli.actions.directories import parse_settings
     from tidelog.cli.render.output import make_output
     from tidelog.cli.render.spark_progress import Reporter
     from tidelog.spark import ParquetSettings, quiet_session
@@ -73,6 +102,7 @@ def export(
             session,
             paths,
             to,
+            format=format,
             topics=topic or None,
             value_format=values,
             schema=schema,
@@ -82,6 +112,8 @@ def export(
             include_batch_facts=batch_facts,
             fail_on_data_loss=not skip_damage,
             settings=ParquetSettings(file_bytes=file_mb << 20),
+            partition_by=partition_by or None,
+            table_options=parse_settings(table_option or [], "--table-option"),
             report=Reporter(output, stack, "exporting"),
         ).toArrow()
     _show(output, rows.to_pylist())

@@ -26,23 +26,26 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tidelog.errors import DataLossError, InvalidInputError, LogLockedError
+from tidelog.scanning.partitions import Partition
 from tidelog.spark.exporting.storage import Place, open_place
-from tidelog.spark.source.topic_ids import TopicIds, decode_ids, encode_ids
+from tidelog.spark.source.topic_ids import decode_ids, encode_ids
+from tidelog.tables.table import Done
 from tidelog.types import TopicPartition
 
-__all__ = ["METADATA", "ExportTarget", "StagedFile", "target_place"]
+__all__ = ["EXPORT_FILE", "METADATA", "ExportTarget", "StagedFile", "target_place"]
 
 METADATA = "_tidelog"
 _COMMITS = f"{METADATA}/commits"
 _STAGING = f"{METADATA}/staging"
-_WAY = f"{METADATA}/export.json"
+EXPORT_FILE = f"{METADATA}/export.json"
 _PUBLISHED = f"{METADATA}/published"
+_DELTA_LOG = "_delta_log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,18 +54,6 @@ class StagedFile:
 
     staged: str
     path: str
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """How far an export has come."""
-
-    offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """Where each partition continues."""
-    ids: TopicIds = field(default_factory=dict)
-    """The ids of the topics that these offsets are of."""
-    generations: Mapping[str, int] = field(default_factory=dict)
-    """Topics that were found to be others under the same name: how many there were so far."""
 
 
 def target_place(target: str | Path) -> Place:
@@ -79,6 +70,8 @@ class ExportTarget:
         self.place.hold()
         try:
             self.run = uuid.uuid4().hex
+            if self.place.names(_DELTA_LOG):
+                raise InvalidInputError(f"{self.place.url} is a Delta table: say --format delta")
             self._number = max(map(_number, self.place.names(_COMMITS)), default=0)
             self._begun = self._number
             self._agreed = False
@@ -109,10 +102,10 @@ class ExportTarget:
         """
         is_left_over = self.place.exclusive and not self._number and not self._agreed
         self._agreed = True
-        if is_left_over or not self.place.exists(_WAY):
-            self.place.write(_WAY, json.dumps(way, indent=1).encode())
+        if is_left_over or not self.place.exists(EXPORT_FILE):
+            self.place.write(EXPORT_FILE, json.dumps(way, indent=1).encode())
             return way
-        kept: dict[str, Any] = json.loads(self.place.read(_WAY))
+        kept: dict[str, Any] = json.loads(self.place.read(EXPORT_FILE))
         for name, value in way.items():
             if kept.get(name) != value:
                 raise InvalidInputError(
@@ -123,8 +116,8 @@ class ExportTarget:
 
     def remember(self, **more: Any) -> None:
         """Add to what is kept of the way this export is made."""
-        kept = json.loads(self.place.read(_WAY))
-        self.place.write(_WAY, json.dumps(kept | more, indent=1).encode())
+        kept = json.loads(self.place.read(EXPORT_FILE))
+        self.place.write(EXPORT_FILE, json.dumps(kept | more, indent=1).encode())
 
     def exported_files(self) -> list[str]:
         """All files that were exported so far, each once."""
@@ -134,8 +127,24 @@ class ExportTarget:
             files |= dict.fromkeys(json.loads(line)["path"] for line in lines[1:])
         return list(files)
 
-    def done(self) -> Done:
-        """What was exported so far."""
+    @property
+    def url(self) -> str:
+        """How messages call the target."""
+        return self.place.url
+
+    def schemas(self, topics: Iterable[str]) -> dict[str, str]:
+        """The schemas of JSON values that are kept, by topic."""
+        kept: dict[str, str] = self.agree({}).get("schemas", {})
+        return kept
+
+    def keep_schemas(self, schemas: dict[str, str], changed: Iterable[str]) -> None:
+        """Keep schemas; the older files of topics whose types have `changed` are to be written again."""
+        way = self.agree({})
+        again = sorted({*way.get("rewrite", ()), *changed})
+        self.remember(schemas=way.get("schemas", {}) | schemas, rewrite=again)
+
+    def done(self, partitions: Sequence[Partition] = ()) -> Done:
+        """What was exported so far, of these partitions and others."""
         if not self._number:
             return Done()
         head, _ = self._read_commit()

@@ -1,32 +1,35 @@
-"""`export`: topics -> Parquet, incrementally and exactly once; how that is kept: `directory`."""
+"""`export`: topics -> Parquet or a table, incrementally and exactly once.
+
+How that is kept: `directory` (Parquet), `table_target` (Delta and Iceberg).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from tidelog.errors import DataLossError, InvalidInputError
-from tidelog.records.schema import BATCH_FACTS, Projection
+from tidelog.records.schema import BATCH_FACTS
 from tidelog.scanning.partitions import Partition
 from tidelog.scanning.ranges import OffsetRange, is_committed, range_bytes
-from tidelog.scanning.salvage import Loss, salvage_task
 from tidelog.scanning.splits import Split, plan_splits
-from tidelog.scanning.tasks import run_task
-from tidelog.spark.exporting.directory import Done, ExportTarget, StagedFile, target_place
-from tidelog.spark.exporting.parquet import DatedFiles, ParquetSettings, WrittenFile
+from tidelog.scanning.volumes import local_path
+from tidelog.spark.exporting.directory import ExportTarget, StagedFile
+from tidelog.spark.exporting.parquet import ParquetSettings
+from tidelog.spark.exporting.table_target import TableTarget
+from tidelog.spark.exporting.tasks import REPORT_SCHEMA, ExportWork
 from tidelog.spark.exporting.value_schemas import Evolution, choose_decoders, files_to_rewrite
-from tidelog.spark.exporting.values import ValueDecoder, ValueFormat
+from tidelog.spark.exporting.values import ValueFormat
 from tidelog.spark.runtime.jobs import Bin, parallelism, report_frame, run_job
 from tidelog.spark.runtime.packing import pack_splits
 from tidelog.spark.source.data_loss import LossPolicy
 from tidelog.spark.source.offsets import LogEnds, log_ends, range_of, select_partitions
 from tidelog.spark.source.options import SourceOptions, Subscribed
-from tidelog.spark.source.topic_ids import check_still, for_each, is_another, recreated, topic_id_at
-from tidelog.types import TopicPartition
+from tidelog.spark.source.topic_ids import for_each, is_another, recreated, topic_id_at
+from tidelog.tables.opening import open_table, table_format
+from tidelog.tables.table import Done, TableFormat
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,129 +39,19 @@ __all__ = ["REPORT_SCHEMA", "export"]
 _MIN_SPLIT_BYTES = 32 << 20
 _MAX_SPLIT_BYTES = 512 << 20
 _TASKS_PER_CORE = 4
-_ALWAYS = ("offset", "timestampType")
-"""What every record has: Parquet need not note if it is missing."""
-
-_FILE = pa.struct(
-    [
-        pa.field("staged", pa.string()),
-        pa.field("path", pa.string()),
-        pa.field("records", pa.int64()),
-        pa.field("bytes", pa.int64()),
-    ]
-)
-REPORT_SCHEMA = pa.schema(
-    [
-        pa.field("split", pa.int64()),
-        pa.field("topic", pa.string()),
-        pa.field("partition", pa.int32()),
-        pa.field("first_offset", pa.int64()),
-        pa.field("last_offset", pa.int64()),
-        pa.field("records", pa.int64()),
-        pa.field("bytes_read", pa.int64()),
-        pa.field("bytes_written", pa.int64()),
-        pa.field("invalid_values", pa.int64()),
-        pa.field("bytes_skipped", pa.int64()),
-        pa.field("files", pa.list_(_FILE)),
-    ]
-)
-"""A row for each split: what it read, and the files that came of it."""
 
 
 @dataclass(frozen=True, slots=True)
-class ExportWork:
-    """What a task does with a split: read it, decode the values, write files into the staging."""
+class _Request:
+    """What was asked for."""
 
-    target: str
-    staging: str
+    options: SourceOptions
+    values: ValueFormat
+    schema: Any
+    evolve: bool
+    isolation: str
     columns: tuple[str, ...]
-    decoders: Mapping[str, ValueDecoder]
-    """By topic."""
-
     settings: ParquetSettings
-    fail_on_data_loss: bool
-    ids: Mapping[str, str] = field(default_factory=dict)
-    """By a directory's URL, the id of the topic that it is of."""
-    generations: Mapping[str, int] = field(default_factory=dict)
-    """By topic: files of another generation than the first have it in their names."""
-
-    def __call__(self, number: int, splits: Bin[Split]) -> list[dict[str, Any]]:
-        """Export the splits of a task; a report each."""
-        return [self._export(splits.first + n, split) for n, split in enumerate(splits.items)]
-
-    def _export(self, number: int, split: Split) -> dict[str, Any]:
-        decoder = self.decoders[split.topic]
-        schema = self.schema(decoder)
-        prefix = f"{self.staging}/{number:06}-{_attempt()}"
-        files = DatedFiles(target_place(self.target), prefix, schema, self.settings)
-        lost: list[Loss] = []
-        closed: list[WrittenFile] = []
-        records = invalid = 0
-        for batch in self._read(split, lost):
-            decoded = decoder.decode(batch.column("value"))
-            invalid += decoded.invalid
-            records += batch.num_rows
-            closed += files.write(_with_values(batch, decoded.columns, schema))
-        closed += files.close()
-        return {
-            "split": number,
-            "topic": split.topic,
-            "partition": split.partition,
-            "first_offset": min((file.first_offset for file in closed), default=None),
-            "last_offset": max((file.last_offset for file in closed), default=None),
-            "records": records,
-            "bytes_read": split.size,
-            "bytes_written": sum(file.size for file in closed),
-            "invalid_values": invalid,
-            "bytes_skipped": sum(loss.size for loss in lost),
-            "files": [self._report(split, file) for file in closed],
-        }
-
-    def schema(self, decoder: ValueDecoder) -> pa.Schema:
-        """The columns of a file: those read, the value in its place under its own type."""
-        fields: list[pa.Field] = []
-        for column in Projection.of(self.columns).schema:
-            column = column.with_nullable(column.name not in _ALWAYS)
-            fields += decoder.fields if column.name == "value" else [column]
-        return pa.schema(fields)
-
-    def _read(self, split: Split, lost: list[Loss]) -> Iterator[pa.RecordBatch]:
-        projection = Projection.of(self.columns)
-        url, name = split.tasks[0].url, TopicPartition(split.topic, split.partition)
-        check_still(url, name, self.ids.get(url))  # at once, and when all was read
-        for task in split.tasks:
-            if self.fail_on_data_loss:
-                yield from run_task(task, projection)
-            else:
-                yield from salvage_task(task, projection, lost.append)
-        check_still(url, name, self.ids.get(url))
-
-    def _report(self, split: Split, file: WrittenFile) -> dict[str, Any]:
-        generation = self.generations.get(split.topic)
-        suffix = "" if generation is None else f"-g{generation}"
-        name = f"{file.first_offset:020}-{file.last_offset:020}{suffix}.parquet"
-        directory = f"topic={split.topic}/partition={split.partition}/date={file.date}"
-        return {
-            "staged": file.path,
-            "path": f"{directory}/{name}",
-            "records": file.records,
-            "bytes": file.size,
-        }
-
-
-def _with_values(batch: pa.RecordBatch, values: tuple[pa.Array, ...], schema: pa.Schema) -> pa.RecordBatch:
-    arrays: list[pa.Array] = []
-    for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        arrays += values if name == "value" else [column]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _attempt() -> str:
-    """A name that no other attempt at this task has."""
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    return "0" if context is None else str(context.taskAttemptId())
 
 
 def export(
@@ -166,6 +59,7 @@ def export(
     path: str | Path | Iterable[str | Path],
     target: str | Path,
     *,
+    format: str = "parquet",
     topics: str | Iterable[str] | None = None,
     value_format: str = "bytes",
     schema: Any = None,
@@ -175,56 +69,102 @@ def export(
     include_batch_facts: bool = False,
     fail_on_data_loss: bool = True,
     settings: ParquetSettings | None = None,
+    partition_by: Sequence[str] | None = None,
+    table_options: Mapping[str, str] | None = None,
     report: Callable[[int, int], None] | None = None,
 ) -> DataFrame:
-    """Export topics to Parquet under `target`, from where the last export ended to the logs' ends.
+    """Export topics to `target`, from where the last export ended to the logs' ends.
 
-    Files are under `topic=/partition=/date=` (the record's date, UTC) and have the columns of the source
-    without topic and partition. `value_format` is bytes, string, or json with `schema` (a Spark or Arrow
-    schema, or a DDL string; by default inferred from the first records and kept for later runs). Values that
-    do not decode or do not fit the schema are null, and complete in the column `value_invalid`; with `evolve`
-    the schema is widened for them first (`schema_evolution`). The target is a directory that the driver and
-    all workers share, or an fsspec URL such as `s3://bucket/lake`. Returns a row for each split, see
-    `REPORT_SCHEMA`; `report` is called with progress.
+    `format` is parquet, delta or iceberg. Parquet files are under `topic=/partition=/date=` (the record's
+    date, UTC) and have the columns of the source without topic and partition. A table has these columns too,
+    and keeps itself where to continue (`tidelog.tables`). The target is a directory that the driver and all
+    workers share, an fsspec URL such as `s3://bucket/lake`, or for Iceberg `catalog.namespace.table`.
+    `partition_by` (topic, partition, date) is for a table that is yet to be made; `table_options` are
+    deltalake's storage options, or the properties of pyiceberg's catalog.
+
+    `value_format` is bytes, string, or json with `schema` (a Spark or Arrow schema, or a DDL string; by
+    default inferred from the first records and kept for later runs). Values that do not decode or do not fit
+    the schema are null, and complete in the column `value_invalid`; with `evolve` the schema is widened for
+    them first (`schema_evolution`). Returns a row for each split, see `REPORT_SCHEMA`; `report` is called
+    with progress.
     """
+    kind = table_format(format)
     options = _options(path, topics, isolation, fail_on_data_loss)
-    kind = _value_format(value_format, schema, evolve)
+    values = _value_format(value_format, schema, evolve)
     columns = ["key", "value", "offset", "timestamp", "timestampType"]
     columns += ["headers"] if include_headers else []
     columns += BATCH_FACTS if include_batch_facts else ()
+    request = _Request(
+        options, values, schema, evolve, isolation, tuple(columns), settings or ParquetSettings()
+    )
     select_partitions(options)  # raises before the target is made; what counts is listed under its lock
-    held = ExportTarget(target)
+    held: ExportTarget | TableTarget
+    if kind is TableFormat.PARQUET:
+        if partition_by is not None or table_options:
+            raise InvalidInputError("partition_by and table_options mean something for tables only")
+        held = ExportTarget(target)
+    else:
+        held = TableTarget(open_table(kind, local_path(str(target)), table_options, partition_by))
     try:
-        held.agree({"version": 1, "values": kind.value, "columns": columns, "isolation": isolation})
-        plan = plan_export(select_partitions(options), held.done(), options)
-        tasks = export_tasks(plan.ranges, options, parallelism(spark))
-        splits = [split for task in tasks for split in task.items]
-        evolution = Evolution(spark, splits, fail_on_data_loss) if evolve else None
-        decoders = choose_decoders(held, plan.ranges, kind, schema, options.committed_only, evolution)
-        work = ExportWork(
-            held.place.url,
-            held.staging,
-            tuple(columns),
-            decoders,
-            settings or ParquetSettings(),
-            fail_on_data_loss,
-            plan.ids,
-            plan.done.generations,
-        )
-        rows = run_job(spark, work, tasks, REPORT_SCHEMA, report)
-        if sorted(row["split"] for row in rows) != list(range(len(splits))):
-            raise DataLossError(
-                f"Spark answered {len(rows)} reports for {len(splits)} splits; nothing was added"
-            )
-        if plan.ranges:
-            again = files_to_rewrite(held, spark, work.settings)
-            new = [StagedFile(f["staged"], f["path"]) for row in rows for f in row["files"]]
-            held.commit(plan.done, [*again, *new])
-            if again:
-                held.remember(rewrite=[])
+        rows = _run(spark, held, request, report)
     finally:
         held.release()
     return report_frame(spark, rows, REPORT_SCHEMA)
+
+
+def _run(
+    spark: SparkSession,
+    held: ExportTarget | TableTarget,
+    request: _Request,
+    report: Callable[[int, int], None] | None,
+) -> list[dict[str, Any]]:
+    """One run under the target's lock: plan, have tasks write files, commit them; the reports."""
+    options, columns = request.options, request.columns
+    held.agree(
+        {
+            "version": 1,
+            "values": request.values.value,
+            "columns": list(columns),
+            "isolation": request.isolation,
+        }
+    )
+    partitions = select_partitions(options)
+    plan = plan_export(partitions, held.done(partitions), options)
+    if not plan.ranges:
+        return []
+    tasks = export_tasks(plan.ranges, options, parallelism(spark))
+    splits = [split for task in tasks for split in task.items]
+    fail = options.fail_on_data_loss
+    evolution = Evolution(spark, splits, fail) if request.evolve else None
+    decoders = choose_decoders(
+        held, plan.ranges, request.values, request.schema, options.committed_only, evolution
+    )
+    layout = None
+    if isinstance(held, TableTarget):
+        decoders, layout = held.prepare(columns, decoders)
+    work = ExportWork(
+        held.place.url,
+        held.staging,
+        columns,
+        decoders,
+        request.settings,
+        fail,
+        plan.ids,
+        plan.done.generations,
+        layout,
+    )
+    rows = run_job(spark, work, tasks, REPORT_SCHEMA, report)
+    if sorted(row["split"] for row in rows) != list(range(len(splits))):
+        raise DataLossError(f"Spark answered {len(rows)} reports for {len(splits)} splits; nothing was added")
+    if isinstance(held, TableTarget):
+        held.commit(plan.done, rows)
+        return rows
+    again = files_to_rewrite(held, spark, request.settings)
+    new = [StagedFile(f["staged"], f["path"]) for row in rows for f in row["files"]]
+    held.commit(plan.done, [*again, *new])
+    if again:
+        held.remember(rewrite=[])
+    return rows
 
 
 def _options(

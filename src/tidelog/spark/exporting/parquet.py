@@ -12,7 +12,7 @@ offsets cost next to nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -57,6 +57,9 @@ class WrittenFile:
     size: int
     first_offset: int
     last_offset: int
+    min_timestamp_us: int | None
+    max_timestamp_us: int | None
+    null_timestamps: int
 
 
 @dataclass(slots=True)
@@ -73,15 +76,20 @@ class _OpenFile:
     records: int = 0
     first_offset: int = -1
     last_offset: int = -1
+    timestamps_us: list[int] = field(default_factory=list)
+    """The least and the largest of each row group."""
+    null_timestamps: int = 0
 
 
 class DatedFiles:
     """Writes record batches of one schema, which has the columns `offset` and `timestamp`."""
 
-    def __init__(self, place: Place, prefix: str, schema: pa.Schema, settings: ParquetSettings) -> None:
-        """`prefix` is what the files' names in the place begin with."""
+    def __init__(
+        self, place: Place, path_of: Callable[[str, int], str], schema: pa.Schema, settings: ParquetSettings
+    ) -> None:
+        """`path_of` tells the path of a file in the place, from the date of its records and its number."""
         self._place = place
-        self._prefix = prefix
+        self._path_of = path_of
         self._schema = schema
         self._settings = settings
         self._open: dict[str, _OpenFile] = {}  # the one written to last is last
@@ -113,7 +121,7 @@ class DatedFiles:
         self._disk.shutdown()
 
     def _begin(self, date: str) -> _OpenFile:
-        path = f"{self._prefix}-{self._count}"
+        path = self._path_of(date, self._count)
         self._count += 1
         sink = self._place.sink(path)
         return _OpenFile(path, date, parquet_writer(sink, self._schema, self._settings), sink)
@@ -125,6 +133,10 @@ class DatedFiles:
             file.first_offset = offsets[0].as_py()
         file.last_offset = offsets[-1].as_py()
         file.records += table.num_rows
+        timestamps = table.column("timestamp")
+        file.null_timestamps += timestamps.null_count
+        if timestamps.null_count < len(timestamps):
+            file.timestamps_us += pc.min_max(timestamps.cast(pa.int64())).as_py().values()
         file.writer.write_table(table, row_group_size=table.num_rows)
         file.waiting, file.rows, file.size = [], 0, 0
 
@@ -147,7 +159,17 @@ class DatedFiles:
         file.sink.close()
         self._synced()
         size = self._place.finish(file.path)
-        return WrittenFile(file.path, file.date, file.records, size, file.first_offset, file.last_offset)
+        return WrittenFile(
+            file.path,
+            file.date,
+            file.records,
+            size,
+            file.first_offset,
+            file.last_offset,
+            min(file.timestamps_us, default=None),
+            max(file.timestamps_us, default=None),
+            file.null_timestamps,
+        )
 
 
 def parquet_writer(sink: Any, schema: pa.Schema, settings: ParquetSettings) -> pq.ParquetWriter:

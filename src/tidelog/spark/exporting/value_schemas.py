@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
@@ -29,6 +29,20 @@ __all__ = ["Evolution", "choose_decoders", "files_to_rewrite", "struct_of"]
 _SAMPLE_RECORDS = 10_000
 
 
+class SchemaKeeper(Protocol):
+    """A target that keeps the schemas of JSON values."""
+
+    @property
+    def url(self) -> str:
+        """How messages call it."""
+
+    def schemas(self, topics: Iterable[str]) -> dict[str, str]:
+        """The schemas that are kept, as text, by topic."""
+
+    def keep_schemas(self, schemas: dict[str, str], changed: Iterable[str]) -> None:
+        """Keep schemas; those of some topics have `changed` types."""
+
+
 @dataclass(frozen=True, slots=True)
 class Evolution:
     """How schemas may be widened (`schema_evolution`); `splits` is what is to be exported."""
@@ -39,7 +53,7 @@ class Evolution:
 
 
 def choose_decoders(
-    held: ExportTarget,
+    held: SchemaKeeper,
     ranges: list[OffsetRange],
     kind: ValueFormat,
     schema: Any,
@@ -50,8 +64,7 @@ def choose_decoders(
     topics = sorted({wanted.partition.topic_partition.topic for wanted in ranges})
     if kind is not ValueFormat.JSON:
         return {topic: ValueDecoder(kind) for topic in topics}
-    way = held.agree({})
-    kept: dict[str, str] = way.get("schemas", {})
+    kept = held.schemas(topics)
     given = None if schema is None else struct_of(schema)
     structs = {
         topic: _first(held, topic, kept, given, evolution is not None)
@@ -63,13 +76,12 @@ def choose_decoders(
     texts = {topic: to_text(struct) for topic, struct in structs.items()}
     if any(kept.get(topic) != text for topic, text in texts.items()):
         changed = [one for one in topics if one in kept and types_changed(from_text(kept[one]), structs[one])]
-        again = sorted({*way.get("rewrite", ()), *changed})
-        held.remember(schemas=kept | texts, rewrite=again)
+        held.keep_schemas(texts, changed)
     return {topic: ValueDecoder(kind, struct) for topic, struct in structs.items()}
 
 
 def _first(
-    held: ExportTarget, topic: str, kept: dict[str, str], given: pa.DataType | None, evolving: bool
+    held: SchemaKeeper, topic: str, kept: dict[str, str], given: pa.DataType | None, evolving: bool
 ) -> pa.DataType | None:
     """The schema that is kept, and the one that was given; None where there is neither."""
     if topic not in kept:
@@ -83,7 +95,7 @@ def _first(
         both = None
     if both is None or not evolving:
         advice = "" if both is None else "evolve it (--evolve), or "
-        where = f"{held.place.url} has values of {topic} under another schema"
+        where = f"{held.url} has values of {topic} under another schema"
         raise InvalidInputError(f"{where}: {advice}export to another directory")
     return both
 

@@ -1,0 +1,10 @@
+"""Tables that others read and write too: Delta and Iceberg.
+
+table      what an export needs of a table; which files it adds; how far it has come
+delta      a Delta table, through `deltalake`
+iceberg    a table of an Iceberg catalog, through `pyiceberg`
+types      Arrow types as tables know them
+
+Where each partition continues is read from the table itself and written by the commit that adds the rows, so
+nothing can disagree with the table. Both libraries are extras and are imported at first use.
+"""

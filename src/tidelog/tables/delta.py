@@ -1,0 +1,250 @@
+"""A Delta table, through `deltalake`.
+
+The commit that adds files has app transactions, which Delta keeps with the table (also in checkpoints) and
+which conflict with each other:
+
+    tidelog:<topic>-<partition>:<topic id>   the offset at which this topic's partition continues
+    tidelog:<topic>-<partition>              likewise, of the topic that was exported last under this name
+
+If only the second is there, another topic was exported under this name. Topics without an id have `-` in its
+place; -1 ends such an entry when the id becomes known.
+
+`deltalake` tries a commit again if others have added files meanwhile. It refuses one if another commit since
+the table was loaded has an app transaction of the same name, or has changed the table's metadata. Then the
+table is loaded again: if its offsets are still those that the run began with, the commit is tried again.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from tidelog.errors import LogLockedError, MissingLibraryError
+from tidelog.tables.table import DataFile, Done, changed_partitions, check_partition_by, overtaken
+from tidelog.tables.types import check_fits, normal
+from tidelog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+__all__ = ["ANOTHER", "Delta"]
+
+ANOTHER = "another one"
+"""Stands for the id of a topic that was exported under the same name."""
+
+_ATTEMPTS = 20
+_NO_ID = "-"
+_ENDED = -1
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MIN_US, _MAX_US = -62_135_596_800_000_000, 253_402_300_799_999_999  # the years 1 to 9999
+
+
+class Delta:
+    """A Delta table at a path or URL."""
+
+    keeps_partition_columns = False
+
+    def __init__(self, target: str, options: Mapping[str, str], partition_by: Sequence[str]) -> None:
+        """`options` are deltalake's storage options; `partition_by` is for a table that is yet to be made."""
+        _require()
+        self.name = target
+        self._options = dict(options)
+        self._wanted_partitions = check_partition_by(partition_by)
+        self._table = self._load()
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is such a table by now."""
+        return self._table is not None
+
+    @property
+    def location(self) -> str | None:
+        """Where its files are."""
+        return self.name
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        """The columns that it is partitioned by."""
+        if self._table is None:
+            return self._wanted_partitions
+        return tuple(self._table.metadata().partition_columns)
+
+    def refresh(self) -> None:
+        """Load the table again."""
+        self._table = self._load()
+
+    def schema(self) -> pa.Schema | None:
+        """Its columns."""
+        if self._table is None:
+            return None
+        found = pa.schema(self._table.schema().to_arrow())
+        return pa.schema([pa.field(one.name, normal(one.type), one.nullable) for one in found])
+
+    def create(self, schema: pa.Schema) -> None:
+        """Make the table, without rows."""
+        from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError
+
+        try:
+            self._table = DeltaTable.create(
+                self.name,
+                schema,
+                partition_by=list(self._wanted_partitions),
+                storage_options=self._options or None,
+            )
+        except DeltaError:
+            if not DeltaTable.is_deltatable(self.name, self._options or None):
+                raise
+            raise overtaken(self.name) from None
+
+    def add_columns(self, schema: pa.Schema) -> None:
+        """Append no rows under the wider schema; deltalake merges the two."""
+        from deltalake import write_deltalake
+
+        empty = pa.Table.from_batches([], schema)
+        write_deltalake(self._there(), empty, mode="append", schema_mode="merge")
+        self.refresh()
+
+    def file_schema(self, schema: pa.Schema) -> pa.Schema:
+        """Values of partition columns are in the log, not in files."""
+        return pa.schema([one for one in schema if one.name not in self.partition_by])
+
+    def done(self, ids: Mapping[TopicPartition, str | None]) -> Done:
+        """Where these partitions continue."""
+        if self._table is None:
+            return Done()
+        offsets: dict[TopicPartition, int] = {}
+        known: dict[TopicPartition, str] = {}
+        for name, found in ids.items():
+            last = self._table.transaction_version(_app_id(name))
+            if last is None:
+                continue
+            own = self._offset(name, found)
+            bare = self._offset(name, None)
+            if own is not None:
+                offsets[name] = own
+                if found is not None:
+                    known[name] = found
+            elif bare is not None:
+                offsets[name] = bare  # exported before the topic's id was known: believed
+            else:
+                offsets[name], known[name] = last, ANOTHER
+        return Done(offsets, known)
+
+    def append(self, run: str, files: Sequence[DataFile], before: Done, after: Done) -> None:
+        """Commit, again and again as long as nobody has moved our offsets."""
+        from deltalake.exceptions import CommitFailedError
+
+        moved = changed_partitions(before, after)
+        ids = {name: after.ids.get(name) for name in moved}
+        schema = self.schema()
+        for attempt in range(_ATTEMPTS):
+            now = self.done(ids)
+            if any(now.offsets.get(name) != before.offsets.get(name) for name in moved):
+                if attempt and self.refers_to(run):
+                    return  # committed, and then failed to write a checkpoint
+                raise overtaken(self.name)
+            check_fits(self.name, self.schema() or pa.schema([]), schema or pa.schema([]))
+            try:
+                self._commit(files, [*_transactions(moved, before, after)])
+            except CommitFailedError as error:
+                refused = error
+            else:
+                self.refresh()
+                return
+            self.refresh()
+        raise LogLockedError(f"{self.name} took no commit in {_ATTEMPTS} attempts; run it again") from refused
+
+    def refers_to(self, directory: str) -> bool:
+        """Whether the table has files in a directory."""
+        marked = f"/{directory}/"
+        return self._table is not None and any(marked in uri for uri in self._table.file_uris())
+
+    def _load(self) -> DeltaTable | None:
+        from deltalake import DeltaTable
+        from deltalake.exceptions import TableNotFoundError
+
+        try:
+            return DeltaTable(self.name, storage_options=self._options or None)
+        except TableNotFoundError:
+            return None
+
+    def _there(self) -> DeltaTable:
+        assert self._table is not None, "created before use"
+        return self._table
+
+    def _offset(self, name: TopicPartition, found: str | None) -> int | None:
+        version: int | None = self._there().transaction_version(_app_id(name, found or _NO_ID))
+        return None if version is None or version == _ENDED else version
+
+    def _commit(self, files: Sequence[DataFile], transactions: list[tuple[str, int]]) -> None:
+        from deltalake import CommitProperties, Transaction
+
+        table = self._there()
+        now = int(time.time() * 1000)
+        table.create_write_transaction(
+            [_add_action(file, self.partition_by, now) for file in files],
+            "append",
+            table.schema(),
+            list(self.partition_by),
+            commit_properties=CommitProperties(
+                custom_metadata={"tidelog": json.dumps(dict(transactions))},
+                app_transactions=[Transaction(name, version) for name, version in transactions],
+            ),
+        )
+
+
+def _require() -> None:
+    try:
+        import deltalake  # noqa: F401
+    except ImportError as error:
+        raise MissingLibraryError("Delta tables need deltalake: pip install 'tidelog[delta]'") from error
+
+
+def _app_id(name: TopicPartition, found: str | None = None) -> str:
+    return f"tidelog:{name}" if found is None else f"tidelog:{name}:{found}"
+
+
+def _transactions(moved: list[TopicPartition], before: Done, after: Done) -> list[tuple[str, int]]:
+    """The app transactions of a commit: names and versions."""
+    found = []
+    for name in moved:
+        offset, known = after.offsets[name], after.ids.get(name)
+        found.append((_app_id(name), offset))
+        found.append((_app_id(name, known or _NO_ID), offset))
+        if known is not None and name in before.offsets and name not in before.ids:
+            found.append((_app_id(name, _NO_ID), _ENDED))
+    return found
+
+
+def _add_action(file: DataFile, partition_by: Sequence[str], now_ms: int) -> Any:
+    from deltalake.transaction import AddAction
+
+    values = {"topic": file.topic, "partition": str(file.partition), "date": file.date}
+    partition = {name: values[name] for name in partition_by}
+    return AddAction(file.path, file.size, partition, now_ms, True, json.dumps(_stats(file, partition_by)))
+
+
+def _stats(file: DataFile, partition_by: Sequence[str]) -> dict[str, Any]:
+    """What is known of a file's columns, for readers that skip files."""
+    least: dict[str, Any] = {"offset": file.first_offset}
+    most: dict[str, Any] = {"offset": file.last_offset}
+    for name, value in (("topic", file.topic), ("partition", file.partition)):
+        if name not in partition_by:
+            least[name] = most[name] = value
+    first, last = file.min_timestamp_us, file.max_timestamp_us
+    if first is not None and last is not None and first >= _MIN_US and last <= _MAX_US:
+        least["timestamp"], most["timestamp"] = _instant(first), _instant(last)
+    nulls = dict.fromkeys(least, 0) | {"timestamp": file.null_timestamps}
+    return {"numRecords": file.records, "minValues": least, "maxValues": most, "nullCount": nulls}
+
+
+def _instant(time_us: int) -> str:
+    """Delta has times in milliseconds here; so have Kafka's records."""
+    at = _EPOCH + timedelta(microseconds=time_us)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

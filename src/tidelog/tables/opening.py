@@ -1,0 +1,39 @@
+"""A table by its format and name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tidelog.errors import InvalidInputError
+from tidelog.tables.delta import Delta
+from tidelog.tables.iceberg import Iceberg
+from tidelog.tables.table import Table, TableFormat
+
+__all__ = ["open_table", "table_format"]
+
+DEFAULT_PARTITION_BY = ("topic", "date")
+
+
+def table_format(name: str) -> TableFormat:
+    """The format of that name."""
+    try:
+        return TableFormat(name.lower())
+    except ValueError:
+        known = ", ".join(each.value for each in TableFormat)
+        raise InvalidInputError(f"a format is one of {known}, not {name!r}") from None
+
+
+def open_table(
+    kind: TableFormat,
+    target: str,
+    options: Mapping[str, str] | None = None,
+    partition_by: Sequence[str] | None = None,
+) -> Table:
+    """The table at a path or URL (Delta), or of a catalog (Iceberg).
+
+    `options` are deltalake's storage options, or the properties of pyiceberg's catalog. `partition_by` counts
+    if the table is yet to be made.
+    """
+    columns = DEFAULT_PARTITION_BY if partition_by is None else partition_by
+    opened = Iceberg if kind is TableFormat.ICEBERG else Delta
+    return opened(target, options or {}, columns)
