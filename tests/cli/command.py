@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.cli.forking import server
+
 __all__ = ["COMMAND", "Answer", "dumped", "number_in", "on_terminal", "run"]
 
 COMMAND = Path(sys.executable).with_name("tidelog")
@@ -44,10 +46,14 @@ def number_in(line: str, name: str) -> int:
     return int(found[1])
 
 
-def run(*args: str | Path, **environment: str) -> Answer:
-    """Run the command with its output in a pipe."""
+def run(*args: str | Path, said: bytes = b"", **environment: str) -> Answer:
+    """Run the command with its output in a pipe; with a changed environment, from the start (`forking`)."""
+    if not environment:
+        code, out, err = server().run([str(arg) for arg in args], _LIMIT_S, said)
+        return Answer(code, out.decode(), err.decode())
     done = subprocess.run(
         [COMMAND, *map(str, args)],
+        input=said,
         capture_output=True,
         timeout=_LIMIT_S,
         check=False,

@@ -29,10 +29,7 @@ NONE = GOLDEN / "clean" / "golden-none-0"
 
 
 def append(text: bytes, *args: str | Path) -> Answer:
-    done = subprocess.run(
-        [COMMAND, "append", *map(str, args)], input=text, capture_output=True, timeout=60, check=False
-    )
-    return Answer(done.returncode, done.stdout.decode(), done.stderr.decode())
+    return run("append", *args, said=text)
 
 
 def stored(root: Path, name: str) -> list[tuple[bytes | None, bytes | None]]:

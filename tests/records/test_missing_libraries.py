@@ -60,3 +60,26 @@ def test_a_missing_package_costs_its_codec_only(package: str) -> None:
 def test_with_none_of_them_the_rest_works() -> None:
     told = without(*PACKAGES)
     assert {codec for codec, answer in told.items() if answer == 20} == {"none", "gzip", "snappy"}
+
+
+MEANWHILE = """
+import threading, time
+from importlib.machinery import ExtensionFileLoader
+from tidelog.records.libraries import open_library
+plain, begun = ExtensionFileLoader.create_module, threading.Event()
+def slowly(self, spec):
+    module = plain(self, spec)
+    if spec.name == "lz4.block._block":
+        begun.set()
+        time.sleep(0.3)
+    return module
+ExtensionFileLoader.create_module = slowly
+threading.Thread(target=__import__, args=("lz4.block",)).start()
+begun.wait()
+assert open_library("lz4.block._block") is not None
+"""
+
+
+def test_a_library_that_another_thread_is_importing_is_waited_for() -> None:
+    """It is in `sys.modules` already, and not ready."""
+    subprocess.run([sys.executable, "-c", MEANWHILE], timeout=120, check=True)

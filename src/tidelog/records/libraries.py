@@ -82,8 +82,9 @@ def gzip_compressor() -> Callable[[memoryview], bytes]:
 
 
 def open_library(module: str) -> ctypes.CDLL | None:
-    """The C library that the extension `module` is or links to; None if there is none."""
+    """The C library that the extension `module` of a package is or links to; None if there is none."""
     try:
+        import_module(module.rpartition(".")[0])  # waits for a thread that imports it: find_spec does not
         spec = importlib.util.find_spec(module)
         return ctypes.CDLL(spec.origin) if spec and spec.origin else None
     except (ImportError, OSError):
