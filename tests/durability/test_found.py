@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -16,6 +17,7 @@ from tidelog.manager.metadata.files import home_of_metadata
 from tidelog.manager.metadata.registry import Registry
 from tidelog.records import Record
 from tidelog.storage import FileSystem
+from tidelog.storage.names import Transient
 from tidelog.testing.crash import CrashFileSystem
 from tidelog.testing.faults import FaultyFileSystem, Rule, fail_on
 
@@ -140,6 +142,38 @@ def test_segments_may_be_deleted_while_they_are_flushed(at: int) -> None:
     assert partition.is_online
     assert partition.log_start_offset > 0
     partition.flush()
+
+
+class HookedLock:
+    """A lock before which something happens, once."""
+
+    def __init__(self, lock: threading.RLock, before: Callable[[], object]) -> None:
+        self.lock = lock
+        self.before: Callable[[], object] | None = before
+
+    def __enter__(self) -> None:
+        before, self.before = self.before, None
+        if before is not None:
+            before()
+        self.lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.lock.release()
+
+
+def test_a_file_to_sync_is_looked_up_under_the_name_that_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = opened(CrashFileSystem())
+    partition = store.create_topic("t", 1)[0]
+    partition.append([Record(b"not synced")])
+    partition.log.roll()
+    segment = partition.log.segments.first
+    assert not segment.is_synced
+    directory = partition.log.directory
+    lock = HookedLock(directory.lock, lambda: segment.rename_to(Transient.DELETED))
+    monkeypatch.setattr(directory, "lock", lock)
+    segment.flush()
+    assert segment.is_synced
+    assert lock.before is None
 
 
 def killed(store: Store) -> None:

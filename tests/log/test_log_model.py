@@ -45,6 +45,7 @@ class Entry:
     aborted: bool = False
     decided_at: int | None = None
     """Where its transaction's marker is; None while that is open."""
+    epoch: int = 0
 
 
 @dataclass
@@ -65,10 +66,14 @@ class Model:
     def at(self, offset: int) -> Entry:
         return self.entries[offset - self.base]
 
-    def add(self, timestamps: list[int], found: list[Record | None], producer: int | None = None) -> None:
+    def add(
+        self, epoch: int, timestamps: list[int], found: list[Record | None], producer: int | None = None
+    ) -> None:
         first = self.end
         for timestamp, one in zip(timestamps, found, strict=True):
-            self.entries.append(Entry(first, timestamp, one, producer))
+            self.entries.append(Entry(first, timestamp, one, producer, epoch=epoch))
+        if not self.epochs or self.epochs[-1][0] != epoch:
+            self.epochs.append((epoch, first))
 
     def truncate(self, offset: int) -> None:
         """Cut at an offset: the batch that holds it goes with all that follow."""
@@ -88,10 +93,10 @@ class Model:
             None,
         )
 
-    def last_stable(self, decided_below: int) -> int:
-        """The first offset whose fate no marker below `decided_below` has decided."""
+    def last_stable(self, decided_below: int, known_from: int = 0) -> int:
+        """The first offset from `known_from` on whose fate no marker below `decided_below` has decided."""
         for at, entry in enumerate(self.entries):
-            if entry.producer is None or entry.record is None:
+            if entry.producer is None or entry.record is None or self.base + at < known_from:
                 continue
             if entry.decided_at is None or entry.decided_at >= decided_below:
                 return max(min(self.base + at, self.high_watermark), self.start)
@@ -140,8 +145,7 @@ class LogMachine(RuleBasedStateMachine):
     def append(self, found: list[Record], codec: Codec) -> None:
         info = self.log.append_as_leader(found, leader_epoch=self.epoch, codec=codec)
         assert info.first_offset == self.model.end
-        self.model.add([one.timestamp or 0 for one in found], list(found))
-        self._note_epoch(info.first_offset)
+        self.model.add(self.epoch, [one.timestamp or 0 for one in found], list(found))
 
     @rule(found=batches, producer=st.sampled_from(PRODUCERS))
     def append_in_transaction(self, found: list[Record], producer: int) -> None:
@@ -153,24 +157,17 @@ class LogMachine(RuleBasedStateMachine):
             again = send(self.log, producer, sequence, *found)
             assert (again.is_duplicate, again.first_offset) == (True, info.first_offset)
         self.sequences[producer] += len(found)
-        self.model.add([one.timestamp or 0 for one in found], list(found), producer)
-        self._note_epoch(info.first_offset)
+        self.model.add(self.epoch, [one.timestamp or 0 for one in found], list(found), producer)
 
     @rule(producer=st.sampled_from(PRODUCERS), commits=st.booleans())
     def end_transaction(self, producer: int, commits: bool) -> None:
         if self.model.open_since(producer) is None:
             return
         info = (commit if commits else abort)(self.log, producer, leader_epoch=self.epoch)
-        self.model.add([NOW_MS], [None], producer)
+        self.model.add(self.epoch, [NOW_MS], [None], producer)
         for entry in self.model.entries:
             if entry.producer == producer and entry.record is not None and entry.decided_at is None:
                 entry.decided_at, entry.aborted = info.first_offset, not commits
-        self._note_epoch(info.first_offset)
-
-    def _note_epoch(self, offset: int) -> None:
-        entries = self.model.epochs
-        if not entries or entries[-1][0] != self.epoch:
-            entries.append((self.epoch, offset))
 
     @rule()
     def lead_anew(self) -> None:
@@ -250,22 +247,42 @@ class LogMachine(RuleBasedStateMachine):
     @rule(clean=st.booleans())
     def reopen(self, clean: bool) -> None:
         self.log.close()
-        self.reloaded = True
         before = sorted(file.name for file in self.path.iterdir())
-        self.log = self._open(clean=clean)
+        self._load(clean=clean)
         after = sorted(file.name for file in self.path.iterdir())
         assert [name for name in before if name.endswith(".log")] == [
             name for name in after if name.endswith(".log")
         ]
-        self.model.epochs = [entry for entry in self.model.epochs if entry[1] < self.model.end]
 
     @rule()
     def crash(self) -> None:
         """Everything written is there, nothing is closed."""
         self.log.close_handlers()
+        self._load(clean=False)
+
+    def _load(self, *, clean: bool) -> None:
+        model = self.model
+        first = self.log.segments.base_offsets[0]
+        self.log = self._open(clean=clean)
         self.reloaded = True
-        self.log = self._open(clean=False)
-        self.model.epochs = [entry for entry in self.model.epochs if entry[1] < self.model.end]
+        if not clean:  # the batches that are there still tell their epochs, those below the log start too
+            for offset in range(max(first, model.base), model.end):
+                entry = model.at(offset)
+                if entry.batch_start == offset and entry.epoch > (
+                    model.epochs[-1][0] if model.epochs else -1
+                ):
+                    model.epochs.append((entry.epoch, offset))
+        model.epochs = [entry for entry in model.epochs if entry[1] < model.end]
+        self._trim_epochs()
+        for producer in PRODUCERS:
+            state = self.log.active_producers.get(producer)
+            told = state.last_sequence + 1 if state else 0
+            batches = (
+                entry for entry in model.entries[model.start - model.base :] if entry.record is not None
+            )
+            if any(entry.producer == producer for entry in batches):
+                assert told == self.sequences[producer]
+            self.sequences[producer] = told  # all that it sent may be gone, and be forgotten, as by Kafka
 
     # Reading
 
@@ -278,8 +295,8 @@ class LogMachine(RuleBasedStateMachine):
         stable = model.last_stable(model.high_watermark)
         if not self.reloaded:
             assert log.last_stable_offset == stable
-        else:  # of transactions that had ended before, it is not remembered where
-            assert stable <= log.last_stable_offset <= model.last_stable(model.end)
+        else:  # where transactions had ended, and began below the log start, need not be remembered
+            assert stable <= log.last_stable_offset <= model.last_stable(model.end, model.start)
         assert log.log_start_offset <= log.last_stable_offset <= log.high_watermark <= log.log_end_offset
         assert [(entry.epoch, entry.start_offset) for entry in log.epoch_entries] == model.epochs
 
