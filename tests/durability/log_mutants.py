@@ -334,7 +334,7 @@ LOG_MUTANTS: tuple[Mutant, ...] = (
         _DELETION,
         "    retire()\n    directory.sync()\n",
         "    retire()\n",
-        _CLEANER,
+        _LEFTOVERS,
     ),
     Mutant("indexes are swapped in before logs", _DELETION, "log_first=True", "log_first=False", _CLEANER),
     # ---- opening after a crash

@@ -8,9 +8,11 @@ from collections.abc import Iterator
 from tests.log.logs import SMALL, Clock, abort, all_records, record, send
 from tests.segment.crafting import batch
 from tidelog.log import Log
+from tidelog.records import scan_batches
+from tidelog.segment import ActiveSegment
 from tidelog.storage.names import FileKind, Transient, format_segment_file
 from tidelog.testing.crash import CrashFileSystem
-from tidelog.testing.journal import Rename, SyncNames, UnsetName
+from tidelog.testing.journal import Operation, Rename, SyncNames, UnsetName
 
 PATH = "/t-0"
 
@@ -71,3 +73,28 @@ def test_a_replacement_that_was_complete_keeps_what_is_known_of_aborted_transact
     for log in after_cuts(fs.crash(kept="synced"), recovery_point=end):
         assert log.log_end_offset == end
         assert [txn.producer_id for txn in log.aborted_transactions(0, end)] == [1]
+
+
+def test_segments_that_were_joined_are_gone_before_the_new_one_has_its_name() -> None:
+    parts = [batch(0), batch(5)]
+    fs = on_a_disk(
+        {
+            format_segment_file(base, kind): data if kind is FileKind.LOG else b""
+            for base, data in zip((0, 5), parts, strict=True)
+            for kind in (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
+        }
+    )
+    with Log.open(PATH, SMALL, fs=fs, clean=True, now_ms=Clock()) as log:
+        log.roll()
+        joined = ActiveSegment.create(log.directory, 0, SMALL, clock=Clock(), transient=Transient.CLEANED)
+        joined.append(b"".join(parts), scan_batches(b"".join(parts)).require())
+        log.replace_segments([joined.seal()], list(log.segments)[:-1])
+        assert [one.offset for one in all_records(log)] == [0, 5]
+    named = next(step for step in range(1, fs.steps) if _is_named(fs.operation(step)))
+    names = {entry.name for entry in fs.crash(named - 1, kept="synced").list(PATH)}
+    assert names.isdisjoint(format_segment_file(base, FileKind.LOG) for base in (0, 5))
+
+
+def _is_named(operation: Operation) -> bool:
+    """Whether a log that takes the place of others gets its name."""
+    return isinstance(operation, Rename) and operation.name.endswith(f".log{Transient.SWAP.value}")
