@@ -56,6 +56,7 @@ COMMANDS = frozenset(
         "recover",
         "reindex",
         "retention",
+        "salvage",
         "search",
         "serve",
         "tail",

@@ -19,7 +19,7 @@ from tidelog.scanning.tasks import Aborted, ScanTask
 from tidelog.storage.names import FileKind, format_segment_file
 from tidelog.types import FetchIsolation
 
-__all__ = ["OffsetRange", "is_committed", "plan_range", "range_bytes"]
+__all__ = ["OffsetRange", "is_committed", "missing_tasks", "plan_range", "range_bytes"]
 
 _NO_END = (1 << 63) - 1
 _NO_SPLIT = 1 << 62
@@ -89,11 +89,11 @@ def plan_range(
             partition.segments, start, end, lambda segment: _entries(partition, segment), split_bytes
         )
     ]
-    missing = _missing(partition, start, end) if with_missing else []
+    missing = missing_tasks(partition, start, end) if with_missing else []
     return sorted([*tasks, *missing], key=lambda task: task.log_name) if missing else tasks
 
 
-def _missing(partition: Partition, start: int, end: int) -> list[ScanTask]:
+def missing_tasks(partition: Partition, start: int = 0, end: int = _NO_END) -> list[ScanTask]:
     """Tasks for the log files that are missing."""
     name = partition.topic_partition
     bases = [segment.base_offset for segment in partition.segments]

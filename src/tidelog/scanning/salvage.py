@@ -36,6 +36,7 @@ __all__ = [
     "Report",
     "log_loss",
     "loss_of",
+    "readable_windows",
     "run_with",
     "salvage_task",
     "sound_windows",
@@ -102,6 +103,22 @@ def run_with(
         if corrupt is Corrupt.FAIL:
             raise
         yield _rest_of(task, error)
+
+
+def readable_windows(task: ScanTask, view: FileView, report: Report) -> Iterator[Window]:
+    """The batches that begin in the task's bytes, are sound and decode."""
+    for window in sound_windows(task, view, report):
+        bad: list[int] = []
+
+        def note(loss: Loss, bad: list[int] = bad) -> None:
+            bad.append(loss.start_position)
+            report(loss)
+
+        for _ in _decodable(task, window, Projection(("offset",)), note, MAX_ROWS, MAX_BYTES):
+            pass
+        rows = window.table.rows[~np.isin(window.table.position, bad)]
+        if len(rows):
+            yield Window(window.data, window.origin, BatchTable(np.ascontiguousarray(rows)))
 
 
 def task_losses(task: ScanTask) -> Iterator[Loss]:

@@ -54,6 +54,7 @@ def plan_splits(
     max_bytes: int = DEFAULT_SPLIT_BYTES,
     max_records: int | None = None,
     min_splits: int | None = None,
+    with_missing: bool = False,
 ) -> list[Split]:
     """Cut ranges into splits of at most about `max_bytes`, and into about `min_splits` at least.
 
@@ -72,6 +73,7 @@ def plan_splits(
             committed_only=committed_only,
             with_control=with_control,
             split_bytes=max(max_bytes // _FINENESS, 1),
+            with_missing=with_missing,
         )
         splits += [Split(tuple(group)) for group in _groups(tasks, max_bytes)]
     return splits

@@ -9,13 +9,17 @@ after that it checks that the directory is still that of the topic that was plan
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from tidelog.errors import InvalidInputError
+from tidelog.scanning.losses import Corrupt, Loss
+from tidelog.scanning.ranges import plan_range
 from tidelog.scanning.splits import Split, plan_splits
+from tidelog.scanning.tasks import NO_END
 from tidelog.spark.runtime.packing import pack_splits
 from tidelog.spark.runtime.shipping import Shipped
 from tidelog.spark.source.data_loss import LossPolicy
@@ -87,8 +91,8 @@ def check_batch_options(options: SourceOptions) -> None:
         raise InvalidInputError("option startingOffsets: cannot be latest in a batch query")
 
 
-def plan_batch(options: SourceOptions) -> list[SplitPartition]:
-    """What the tasks of a batch query read."""
+def plan_batch(options: SourceOptions, *, to_the_end: bool = False) -> list[SplitPartition]:
+    """What the tasks of a batch query read; `to_the_end` also what follows the last record of a log."""
     check_batch_options(options)
     partitions = select_partitions(options)
     for bound, option in (
@@ -99,11 +103,24 @@ def plan_batch(options: SourceOptions) -> list[SplitPartition]:
             check_names(bound, option, partitions)
     ids = ids_by_url(partitions)
     ranges = for_each(partitions, lambda each: resolve_range(each, options, log_ends(each, options)))
+    if to_the_end and options.ending is None:
+        ranges = [replace(one, end=NO_END) for one in ranges]
     return parts_of(splits_of(ranges, options), options, ids)
 
 
 def splits_of(ranges: list[OffsetRange], options: SourceOptions) -> list[Split]:
-    """Ranges cut as the options say."""
+    """Ranges cut as the options say; one split for each if reading stops at damage."""
+    if options.corrupt is Corrupt.STOP:
+        tasks = [
+            plan_range(
+                one,
+                committed_only=options.committed_only,
+                with_control=options.include_control_records,
+                split_bytes=options.max_bytes_per_partition,
+            )
+            for one in ranges
+        ]
+        return [Split(tuple(one)) for one in tasks if one]
     return plan_splits(
         ranges,
         committed_only=options.committed_only,
@@ -111,6 +128,7 @@ def splits_of(ranges: list[OffsetRange], options: SourceOptions) -> list[Split]:
         max_bytes=options.max_bytes_per_partition,
         max_records=options.max_records_per_partition,
         min_splits=options.min_partitions,
+        with_missing=options.corrupt is Corrupt.SKIP,
     )
 
 
@@ -155,7 +173,7 @@ def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
 
 
 def _read(part: SplitPartition, options: SourceOptions, wanted: Wanted) -> Iterator[pa.RecordBatch]:
-    policy = LossPolicy(options.fail_on_data_loss)
+    policy = LossPolicy(options.fail_on_data_loss, options.corrupt)
     for split in part.splits:
         url, name = split.tasks[0].url, TopicPartition(split.topic, split.partition)
         known = part.ids.get(url)
@@ -163,9 +181,18 @@ def _read(part: SplitPartition, options: SourceOptions, wanted: Wanted) -> Itera
         if is_another(known, found):
             policy.lost(f"{recreated(name, known, found)}: what was planned of the old one cannot be read")
             continue
-        for task in split.tasks:
-            for batch in policy.run(task, wanted.projection, max_rows=MAX_ROWS, max_bytes=MAX_BYTES):
-                shaped = wanted.shape(batch)
-                for start in range(0, shaped.num_rows, MAX_ROWS):
-                    yield shaped.slice(start, MAX_ROWS)
+        for batch in _records(split, policy, wanted):
+            shaped = wanted.shape(batch)
+            for start in range(0, shaped.num_rows, MAX_ROWS):
+                yield shaped.slice(start, MAX_ROWS)
         check_still(url, name, known)
+
+
+def _records(split: Split, policy: LossPolicy, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+    """The records of a split, up to the damage if reading stops there."""
+    for task in split.tasks:
+        for found in policy.run(task, wanted.projection, max_rows=MAX_ROWS, max_bytes=MAX_BYTES):
+            if not isinstance(found, Loss):
+                yield found
+            elif policy.corrupt is Corrupt.STOP:
+                return

@@ -16,13 +16,14 @@ import pyarrow as pa
 
 from tidelog.errors import CorruptRecordError, DataLossError
 from tidelog.records.schema import Projection
-from tidelog.scanning.salvage import salvage_task
-from tidelog.scanning.tasks import ScanTask, run_task
+from tidelog.scanning.losses import Corrupt, Loss, log_loss
+from tidelog.scanning.salvage import run_with
+from tidelog.scanning.tasks import ScanTask
 
 __all__ = ["LossPolicy"]
 
 _log = logging.getLogger(__name__)
-_HINT = "set failOnDataLoss to false to go on without it"
+_HINT = "set failOnDataLoss to false to go on without it, or corrupt to skip if it is damaged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,7 @@ class LossPolicy:
     """What to do about lost data: fail, or say so in the log and continue."""
 
     fail: bool = True
+    corrupt: Corrupt = Corrupt.FAIL
 
     def lost(self, what: str) -> None:
         """Told of a loss."""
@@ -39,12 +41,12 @@ class LossPolicy:
 
     def run(
         self, task: ScanTask, projection: Projection, *, max_rows: int, max_bytes: int
-    ) -> Iterator[pa.RecordBatch]:
-        """The records of a task; damage and missing files end it, or are skipped and told."""
-        if not self.fail:
-            yield from salvage_task(task, projection, max_rows=max_rows, max_bytes=max_bytes)
-            return
+    ) -> Iterator[pa.RecordBatch | Loss]:
+        """The records of a task; damage and missing files end it, or are skipped and told in the log."""
         try:
-            yield from run_task(task, projection, max_rows=max_rows, max_bytes=max_bytes)
+            for found in run_with(self.corrupt, task, projection, max_rows=max_rows, max_bytes=max_bytes):
+                if isinstance(found, Loss):
+                    log_loss(found)
+                yield found
         except (CorruptRecordError, DataLossError) as error:
             raise DataLossError(f"{error}; {_HINT}") from error

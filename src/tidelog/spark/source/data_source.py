@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource
+from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
 from tidelog.spark.runtime.shipping import Shipped
 from tidelog.spark.source.batch import BatchReader
 from tidelog.spark.source.offsets import select_partitions
-from tidelog.spark.source.options import SourceOptions
+from tidelog.spark.source.options import SourceOptions, bad_option
 from tidelog.spark.source.schemas import Wanted, source_schema
 
 if TYPE_CHECKING:
@@ -39,14 +39,24 @@ class TidelogSource(Shipped, DataSource):
     def schema(self) -> StructType:
         """The connector's columns and what the options add; asked at `load`, so the path is checked here."""
         select_partitions(self._options, may_be_none=True)
+        if self._options.table == "losses":
+            from tidelog.spark.source.loss_table import LOSS_COLUMNS
+
+            return LOSS_COLUMNS
         return source_schema(self._options)
 
-    def reader(self, schema: StructType) -> BatchReader:
+    def reader(self, schema: StructType) -> DataSourceReader:
         """A batch read of the columns in `schema`."""
+        if self._options.table == "losses":
+            from tidelog.spark.source.loss_table import LossReader
+
+            return LossReader(self._options, schema)
         return BatchReader(self._options, Wanted.of(schema))
 
     def streamReader(self, schema: StructType) -> StreamReader:
         """A stream of the columns in `schema`."""
+        if self._options.table != "records":
+            raise bad_option("table", f"{self._options.table} can only be read in a batch query")
         from tidelog.spark.source.streaming import StreamReader
 
         return StreamReader(self._options, Wanted.of(schema))

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 from tidelog.errors import InvalidInputError
 from tidelog.scanning.bounds import AtDamage, AtTime, Visible, find_offset, visible
+from tidelog.scanning.losses import Corrupt
 from tidelog.scanning.partitions import Partition, list_partitions
 from tidelog.scanning.ranges import OffsetRange
-from tidelog.scanning.stability import stable_offset
+from tidelog.scanning.stability import salvaged_stable_offset, stable_offset
 from tidelog.spark.source.data_loss import LossPolicy
 from tidelog.spark.source.options import (
     EARLIEST,
@@ -43,6 +44,9 @@ __all__ = [
     "resolve_start",
     "select_partitions",
 ]
+
+
+_AT_DAMAGE = {Corrupt.FAIL: AtDamage.FAIL, Corrupt.STOP: AtDamage.STOP, Corrupt.SKIP: AtDamage.SKIP}
 
 
 def present_partitions(options: SourceOptions) -> list[Partition]:
@@ -109,10 +113,12 @@ class LogEnds:
 
 def log_ends(partition: Partition, options: SourceOptions) -> LogEnds:
     """Look where a log ends."""
-    at_damage = AtDamage.FAIL if options.fail_on_data_loss else AtDamage.STOP
-    end = visible(partition, at_damage=at_damage).log_end
+    end = visible(partition, at_damage=_AT_DAMAGE[options.corrupt]).log_end
     limit = limit_end(partition, options, end)
-    return LogEnds(end, stable_offset(partition, limit) if options.committed_only else limit)
+    if not options.committed_only:
+        return LogEnds(end, limit)
+    stable = salvaged_stable_offset if options.corrupt is Corrupt.SKIP else stable_offset
+    return LogEnds(end, stable(partition, limit))
 
 
 def limit_end(partition: Partition, options: SourceOptions, log_end: int) -> int:
@@ -187,7 +193,8 @@ def _resolve(partition: Partition, options: SourceOptions, ends: LogEnds, bound:
 def _by_time(partition: Partition, options: SourceOptions, ends: LogEnds, timestamp: int, option: str) -> int:
     if timestamp in (LATEST_OFFSET, EARLIEST_OFFSET):  # Kafka's special timestamps have the same numbers
         return timestamp
-    found = find_offset(partition, AtTime(timestamp), ends.log_end, Visible(ends.log_end, ends.visible_end))
+    seen = Visible(ends.log_end, ends.visible_end)
+    found = find_offset(partition, AtTime(timestamp), ends.log_end, seen, _AT_DAMAGE[options.corrupt])
     if found < ends.visible_end:
         return found
     if option.startswith("starting") and not options.starting_may_be_late:

@@ -7,7 +7,8 @@
     startingOffsetsByTimestampStrategy         error | latest, where no record is that young
     failOnDataLoss, includeHeaders, kafka.isolation.level
     minPartitions, maxRecordsPerPartition, maxOffsetsPerTrigger, minOffsetsPerTrigger, maxTriggerDelay
-    ours: maxBytesPerPartition, upTo (logEnd | highWatermark), includeBatchFacts, includeControlRecords
+    ours: maxBytesPerPartition, upTo (logEnd | highWatermark), includeBatchFacts, includeControlRecords,
+    corrupt (fail | stop | skip), table (records | losses)
 
 Names are case-insensitive. Options that only a connection to a broker gives a meaning are skipped, as are
 keys that a catalog adds to its tables; a name that is nearly one of ours is taken for a slip and refused.
@@ -23,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from tidelog.errors import InvalidInputError
+from tidelog.scanning.losses import Corrupt
 from tidelog.spark.source.java_patterns import java_pattern
 from tidelog.types import TopicPartition
 
@@ -74,6 +76,8 @@ _NAMES = (
     "includeControlRecords",
     "kafka.isolation.level",
     "upTo",
+    "corrupt",
+    "table",
 )
 _WITHOUT_MEANING = (
     "groupIdPrefix",
@@ -198,6 +202,10 @@ class SourceOptions:
     include_control_records: bool = False
     committed_only: bool = False
     up_to_high_watermark: bool = False
+    corrupt: Corrupt = Corrupt.FAIL
+    """What reading does at damage; SKIP too where `failOnDataLoss` is false."""
+    table: str = "records"
+    """What the rows are: records, or what is lost of them."""
     given: frozenset[str] = field(default_factory=frozenset)
     """Names of the options that were given, as documented."""
 
@@ -220,6 +228,7 @@ class SourceOptions:
         isolation = given.choice(
             "kafka.isolation.level", ("read_uncommitted", "read_committed"), "read_uncommitted"
         )
+        fail_on_data_loss = given.flag("failOnDataLoss", True)
         return cls(
             paths=given.paths(),
             selection=given.selection(),
@@ -228,7 +237,7 @@ class SourceOptions:
             starting_may_be_late=strategy == "latest",
             ending=ending,
             ending_option=ending_option,
-            fail_on_data_loss=given.flag("failOnDataLoss", True),
+            fail_on_data_loss=fail_on_data_loss,
             min_partitions=given.count("minPartitions"),
             max_records_per_partition=given.count("maxRecordsPerPartition"),
             max_bytes_per_partition=given.count("maxBytesPerPartition") or DEFAULT_MAX_BYTES_PER_PARTITION,
@@ -239,6 +248,8 @@ class SourceOptions:
             include_batch_facts=given.flag("includeBatchFacts", False),
             include_control_records=given.flag("includeControlRecords", False),
             committed_only=isolation == "read_committed",
+            corrupt=_corrupt(given, fail_on_data_loss),
+            table=given.choice("table", ("records", "losses"), "records"),
             up_to_high_watermark=given.choice("upTo", ("logEnd", "highWatermark"), "logEnd") != "logEnd",
             given=frozenset(_SPELLING[key] for key in values if key in _SPELLING),
         )
@@ -358,6 +369,11 @@ def refuse_slips(values: Mapping[str, str], names: Iterable[str] = _NAMES) -> No
             raise bad_option(
                 key, f"there is no such option; did you mean {spelling.get(close[0], close[0])}?"
             )
+
+
+def _corrupt(given: OptionReader, fail_on_data_loss: bool) -> Corrupt:
+    default = Corrupt.FAIL if fail_on_data_loss else Corrupt.SKIP
+    return Corrupt(given.choice("corrupt", tuple(one.value for one in Corrupt), default.value))
 
 
 def _check_order(starting: Bound | None, ending: Bound | None) -> None:
