@@ -45,6 +45,7 @@ from tidelog.protocol.metadata_records import (
 from tidelog.records import decode_records, encode_kraft_control, scan_batches
 from tidelog.storage import LOCAL
 from tidelog.storage.metadata import format_id
+from tidelog.testing.faults import Call, FaultyFileSystem
 
 if TYPE_CHECKING:
     from tests.oracle import Oracle
@@ -320,3 +321,39 @@ def test_kafka_reads_what_we_write(oracle: Oracle, tmp_path: Path) -> None:
     file = {"files": [str(tmp_path / BOOTSTRAP_FILE)]}
     whole = oracle.programs.ask("tidelog.oracle.ReadMetadata", file)
     assert [whole[0], whole[-1]] == [{"type": "CONTROL", "offset": at} for at in (0, 1 + len(written))]
+
+
+@pytest.mark.parametrize("operation", ["list", "open"])
+def test_a_broker_that_removes_old_files_meanwhile_hides_no_topic(tmp_path: Path, operation: str) -> None:
+    """A new snapshot takes the place of an old one, and of the segments up to it, between two looks."""
+    directory = tmp_path / METADATA_DIRECTORY
+    directory.mkdir()
+    feature = FeatureLevelRecord("metadata.version", 29)
+    records: list[MetadataRecord] = [feature, *(TopicRecord(f"t{n}", uuid.UUID(int=n)) for n in range(1, 6))]
+
+    def write(base: int, end: int) -> None:
+        data = encode_records_batch(records[base:end], base_offset=base, leader_epoch=1, timestamp_ms=0)
+        (directory / f"{base:020}.log").write_bytes(data)
+
+    def snapshot(end: int) -> Path:
+        path = directory / f"{end:020}-{1:010}.checkpoint"
+        path.write_bytes(encode_snapshot(records[:end], timestamp_ms=0))
+        return path
+
+    old = snapshot(2)
+    write(2, 4)
+    seen = 0
+
+    def move_on(call: Call) -> None:
+        nonlocal seen
+        if call.operation == operation and call.path.startswith(str(directory)):
+            seen += 1
+            if seen == 2:
+                snapshot(4)
+                write(4, 6)
+                (directory / f"{2:020}.log").unlink()
+                old.unlink()
+
+    fs = FaultyFileSystem(LOCAL, move_on)
+    image = read_cluster_metadata(fs, str(tmp_path)).image
+    assert sorted(image.topics) in ([f"t{n}" for n in range(1, end)] for end in (4, 6))

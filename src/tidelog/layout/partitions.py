@@ -31,6 +31,14 @@ _DIGITS = 20
 """Of the offset that a file's name begins with."""
 
 
+_TRIES = 10
+"""Listings of a directory from which names go with every one of them."""
+
+
+def _is_numbered(name: str) -> bool:
+    return name[:_DIGITS].isdecimal()
+
+
 @dataclass(frozen=True, slots=True)
 class SegmentFiles:
     """A segment: its base offset and the files it has."""
@@ -73,17 +81,21 @@ class PartitionFiles:
 
     @classmethod
     def look(cls, list_names: Callable[[], Iterable[tuple[str, bool]]]) -> PartitionFiles:
-        """The picture of a directory that may grow while it is listed: it has no segment missing.
+        """The picture of a directory that may change while it is listed: it has no segment missing.
 
         A listing is no snapshot. Of names that are added meanwhile it may have a later one and not an earlier
         one. So it is listed twice: what is older than the first listing's last offset is all in the second.
+        Where a name has gone by then, others may have taken its place, and it is listed again.
         """
-        last = max((name[:_DIGITS] for name, _ in list_names() if name[:_DIGITS].isdecimal()), default="")
-        return cls.of(
-            (name, is_directory)
-            for name, is_directory in list_names()
-            if name[:_DIGITS] <= last or not name[:_DIGITS].isdecimal()
-        )
+        before = list(list_names())
+        for _ in range(_TRIES):
+            last = max((name[:_DIGITS] for name, _ in before if _is_numbered(name)), default="")
+            after = list(list_names())
+            older = [entry for entry in after if entry[0][:_DIGITS] <= last or not _is_numbered(entry[0])]
+            if {name for name, _ in before if _is_numbered(name)} <= {name for name, _ in older}:
+                break
+            before = after
+        return cls.of(older)
 
     @cached_property
     def kinds(self) -> Mapping[int, frozenset[FileKind]]:
@@ -98,6 +110,22 @@ class PartitionFiles:
     def transient(self) -> Mapping[str, SegmentFileName]:
         """The files that the next opening decides about, by name."""
         return {name: file for name, file in self.parsed.items() if file.transient is not Transient.NONE}
+
+    @cached_property
+    def replacing(self) -> tuple[int, ...]:
+        """The base offsets of `.swap` logs that have no settled one beside them, ascending.
+
+        For a moment of a replacement the old segments have lost their names and the new ones have none yet.
+        """
+        return tuple(
+            sorted(
+                file.offset
+                for file in self.transient.values()
+                if file.kind is FileKind.LOG
+                and file.transient is Transient.SWAP
+                and FileKind.LOG not in self.kinds.get(file.offset, ())
+            )
+        )
 
     @cached_property
     def segments(self) -> tuple[SegmentFiles, ...]:

@@ -11,6 +11,7 @@ them.
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -32,7 +33,9 @@ from tidelog.scanning.volumes import (
 )
 from tidelog.storage import Directory, FileState
 from tidelog.storage.checkpoints import parse_offsets
+from tidelog.storage.files import parent
 from tidelog.storage.local import state_of
+from tidelog.storage.lock import holder_of
 from tidelog.storage.names import (
     CLUSTER_METADATA_TOPIC,
     DirectoryState,
@@ -65,6 +68,8 @@ _Index = TypeVar("_Index", OffsetIndex, TimeIndex)
 
 _TRIES = 10
 """Looks at a partition whose files change with every look."""
+_PAUSES_S = (0.001, 0.005, 0.02, *(0.1 for _ in range(20)))
+"""Between looks at segments that their writer is about to replace."""
 
 _LOG_START_CHECKPOINT = "log-start-offset-checkpoint"
 _MANY_PARTITIONS = 16
@@ -206,21 +211,49 @@ class Partition:
         """The files in the directory, listed now."""
         if "://" in self.url:  # an object store lists by name: what is added comes behind what was listed
             return PartitionFiles.of(self.volume.names())
-        return PartitionFiles.look(self.volume.names)
+        found = PartitionFiles.look(self.volume.names)
+        for pause_s in _PAUSES_S:
+            if not found.replacing:
+                return found
+            in_use = holder_of(parent(self.url)) is not None  # asked before the names are
+            found = PartitionFiles.look(self.volume.names)
+            if not in_use:
+                return self._as_left(found)
+            time.sleep(pause_s)
+        if found.replacing:
+            raise DataLossError(f"segments {found.replacing} of {self.url} are being replaced: look again")
+        return found
+
+    def _as_left(self, found: PartitionFiles) -> PartitionFiles:
+        if found.replacing:
+            warn_once(
+                f"{self.url}: replacing segments {found.replacing} was cut short, and what they hold is not "
+                f"seen: `tidelog recover {self.url}` finishes it"
+            )
+        return found
 
     @cached_property
     def segments(self) -> tuple[SegmentFacts, ...]:
         """Its segments by base offset."""
         _ = self.topic_id  # before the listing: of a topic that is made anew meanwhile nothing is mixed in
-        found = []
+        for _ in range(_TRIES):
+            found = self._listed_segments()
+            if None not in found:
+                break
+            del self.file_kinds  # one was deleted since it was listed, or is being replaced
+        return tuple(one for one in found if one is not None)
+
+    def _listed_segments(self) -> list[SegmentFacts | None]:
+        """The segments of the listing; None for one that has gone since."""
+        found: list[SegmentFacts | None] = []
         for base, kinds in self.file_kinds.items():
             if FileKind.LOG in kinds:
                 try:
                     size = self.volume.size(format_segment_file(base, FileKind.LOG))
+                    found.append(SegmentFacts(base, size, kinds))
                 except FileNotFoundError:
-                    continue  # deleted since it was listed
-                found.append(SegmentFacts(base, size, kinds))
-        return tuple(found)
+                    found.append(None)
+        return found
 
     def recall(
         self,
@@ -359,15 +392,16 @@ def list_partitions(path: Paths, *, marked: bool = False) -> list[Partition]:
     With `marked`, directories that are not live come too, behind the live one.
     """
     paths = [path] if isinstance(path, (str, Path)) else list(path)
-    found: dict[tuple[TopicPartition, str], Partition] = {}
-    for url in (url for one in paths for url in _expand(str(one))):
-        for partition in _partitions_at(url, marked):
-            name = partition.topic_partition
-            key = (name, "" if partition.state is DirectoryState.LIVE else partition.url)
-            if key in found and found[key].url != partition.url:
-                raise InvalidInputError(f"{name} is there twice: {found[key].url} and {partition.url}")
-            found[key] = partition
-    return [found[key] for key in sorted(found)]
+    urls = [url for one in paths for url in _expand(str(one))]
+    found = _partitions_in(urls, marked)
+    by_name: dict[tuple[TopicPartition, str], Partition] = {}
+    for partition in found:
+        name = partition.topic_partition
+        key = (name, "" if partition.state is DirectoryState.LIVE else partition.url)
+        if key in by_name and by_name[key].url != partition.url:
+            raise InvalidInputError(f"{name} is there twice: {by_name[key].url} and {partition.url}")
+        by_name[key] = partition
+    return [by_name[key] for key in sorted(by_name)]
 
 
 def find_partitions(
@@ -446,6 +480,23 @@ def _partitions_at(url: str, marked: bool) -> Iterator[Partition]:
         if name is not None:
             listed = None if tree is None else partial(tree.files, entry)
             yield _partition(f"{url}/{entry}", name, root, listed)
+
+
+def _partitions_in(urls: list[str], marked: bool) -> list[Partition]:
+    """The partitions at several places; one that moves from root to root meanwhile is in one of them."""
+    found = [one for url in urls for one in _partitions_at(url, marked)]
+    if len(urls) < 2 or any("://" in url for url in urls):
+        return found
+    for pause_s in _PAUSES_S:
+        in_use = any(holder_of(url) is not None for url in urls)  # asked before the names are
+        before, found = found, [one for url in urls for one in _partitions_at(url, marked)]
+        live = [one.topic_partition for one in found if one.state is DirectoryState.LIVE]
+        is_twice = len(live) > len(set(live))
+        if [one.url for one in before] == [one.url for one in found] and not (is_twice and in_use):
+            break
+        if is_twice:
+            time.sleep(pause_s)
+    return found
 
 
 class _Tree:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -60,6 +61,8 @@ METADATA_VERSION = "metadata.version"
 """The feature without which a metadata log counts as empty."""
 
 _MAX_BATCH_BYTES = 8 << 20
+_TRIES = 10
+"""Looks at files that change with every look."""
 _SNAPSHOT = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
 
 
@@ -212,7 +215,20 @@ def _from_bootstrap(fs: FileSystem, root: str) -> ClusterMetadata:
 
 
 def _read_log(fs: FileSystem, directory: str) -> ClusterMetadata:
-    files = list_partition(fs, directory)
+    """Read the metadata log; again where a broker has removed what a new snapshot holds meanwhile."""
+    for _ in range(_TRIES):
+        with suppress(FileNotFoundError, _GapError):
+            return _read_files(fs, directory, list_partition(fs, directory))
+    return _read_files(fs, directory, list_partition(fs, directory), whole=False)
+
+
+class _GapError(Exception):
+    """Records are missing between a snapshot and the log."""
+
+
+def _read_files(
+    fs: FileSystem, directory: str, files: PartitionFiles, *, whole: bool = True
+) -> ClusterMetadata:
     image, end, epoch = MetadataImage(), 0, 0
     voters: tuple[int, ...] = ()
     snapshots = [match for name in files.names if (match := _SNAPSHOT.fullmatch(name))]
@@ -225,6 +241,8 @@ def _read_log(fs: FileSystem, directory: str) -> ClusterMetadata:
     fault = None
     try:
         for stored in _log_records(fs, directory, files):
+            if stored.offset > end and whole:
+                raise _GapError
             if stored.offset >= end:
                 end, epoch = stored.offset + 1, stored.leader_epoch
                 if stored.control:
