@@ -39,10 +39,10 @@ demo: setup  ## run a pipeline on a million events: write, read, find, verify, e
 	$(BIN)/python examples/demo.py
 
 test: setup-dev  ## run the tests (a few minutes)
-	$(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-slow: setup-dev  ## run the long tests: fuzzing, sanitizers, kills, brokers
-	$(BIN)/python -m pytest -m slow -n auto --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -m slow -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
 
 soak: setup-dev  ## run the tests that take many minutes: a thread storm, the disks of whole clusters, fuzzing
 	$(BIN)/python -m pytest -m soak -v --durations=0 --durations-min=1 $(ARGS)

@@ -23,8 +23,18 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("tidelog")
 
 
+LONG = ("tests/durability/test_mutants.py", "tests/records/test_asan.py", "tests/spark/", "tests/test_")
+"""Files that take long."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever asks Kafka is an oracle test: `-m "not oracle"` needs no mark to be remembered."""
+    """Files that take long come first, so that workers end at the same time.
+
+    Whatever asks Kafka is an oracle test: `-m "not oracle"` needs no mark to be remembered.
+    """
+    items.sort(
+        key=lambda item: next((n for n, one in enumerate(LONG) if item.nodeid.startswith(one)), len(LONG))
+    )
     for item in items:
         if "oracle" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.oracle)

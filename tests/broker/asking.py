@@ -19,11 +19,22 @@ from tidelog.broker.handlers.registry import HANDLERS
 from tidelog.broker.messages import _build
 from tidelog.broker.wire.requests import encode_response
 from tidelog.broker.wire.versions import api_named
+from tidelog.records import Record
+from tidelog.records.record import encode_records
+
+NOW = 1_700_000_000_000
 
 
 def request(name: str, version: int, **fields: Any) -> Any:
     """A request, from plain values."""
     return _build(load_request_schema(api_named(name).key, version), fields)
+
+
+def batch(*values: bytes, **options: Any) -> bytes:
+    """Records of these values, encoded."""
+    return bytes(
+        encode_records([Record(value, b"k", timestamp=NOW + n) for n, value in enumerate(values)], **options)
+    )
 
 
 def broker_on(store: tidelog.Store) -> Broker:

@@ -11,20 +11,10 @@ from typing import Any
 import pytest
 
 import tidelog
-from tests.broker.asking import ask, broker_on, request
+from tests.broker.asking import NOW, ask, batch, broker_on, request
 from tidelog.broker.context import Broker, Client
 from tidelog.broker.handlers.registry import HANDLERS
 from tidelog.broker.settings import Settings
-from tidelog.records import Record
-from tidelog.records.record import encode_records
-
-NOW = 1_700_000_000_000
-
-
-def batch(*values: bytes, **options: Any) -> bytes:
-    return bytes(
-        encode_records([Record(value, b"k", timestamp=NOW + n) for n, value in enumerate(values)], **options)
-    )
 
 
 def produce(version: int, topic: str, records: bytes | None, *, acks: int = -1, **more: Any) -> Any:

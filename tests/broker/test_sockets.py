@@ -11,9 +11,8 @@ from contextlib import suppress
 
 import pytest
 
-from tests.broker.asking import frame_of, request
+from tests.broker.asking import batch, frame_of, request
 from tests.broker.sockets import answer, asked, connected, is_closed, still_serves
-from tests.broker.test_handlers import batch
 from tests.waiting import wait_until
 from tidelog.broker.wire.versions import APIS
 from tidelog.testing.brokers import TestBroker

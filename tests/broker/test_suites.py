@@ -112,7 +112,6 @@ def obtain_aiokafka(target: Path) -> Path:
 
 @pytest.mark.slow
 def test_kafka_pythons_own(tmp_path: Path) -> None:
-    pytest.importorskip("kafka")
     directory = obtain_kafka_python(tmp_path)
     with start_broker(tmp_path / "root", KAFKA | {"num.partitions": 4}, subprocess=True) as broker:
         outcome = run_suite(
@@ -139,7 +138,6 @@ AIOKAFKA_ALL = [*AIOKAFKA_QUICK, "conn", "consumer", "coordinator", "sender"]
     ],
 )
 def test_aiokafkas_own(names: list[str], least: int, tmp_path: Path) -> None:
-    pytest.importorskip("aiokafka")
     pytest.importorskip("docker")  # its tests import it
     directory = obtain_aiokafka(tmp_path)
     with start_broker(tmp_path / "root", KAFKA | {"num.partitions": 2}, subprocess=True) as broker:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cleanup.cases import NOW, opened
 from tidelog.cleanup import RetentionPlan, RetentionReason, apply_retention, plan_retention
 from tidelog.config import LogConfig
 from tidelog.log import Log
@@ -22,7 +23,6 @@ from tidelog.types import TimestampOffset
 if TYPE_CHECKING:
     from tests.oracle import Oracle
 
-NOW = 1_700_000_000_000
 LOG_START, SIZE, TIME = RetentionReason.LOG_START, RetentionReason.SIZE, RetentionReason.TIME
 
 
@@ -206,14 +206,7 @@ def test_kafka_leaves_the_same_log(oracle: Oracle, tmp_path: Path, seed: int) ->
     answers = oracle.programs.ask("tidelog.oracle.Retention", {"cases": theirs})
     deleted = 0
     for case, answer in zip(cases, answers, strict=True):
-        with Log.open(
-            case["dir"],
-            LogConfig.from_properties(case["config"]),
-            clean=True,
-            log_start_offset=case["log_start"],
-            high_watermark=case["high_watermark"],
-            now_ms=lambda: NOW,
-        ) as log:
+        with opened(case) as log:
             plan = apply_retention(log, NOW)
             found = {
                 "log_start_offset": log.log_start_offset,

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cleanup.cases import NOW, opened
 from tidelog.cleanup.selection import (
     LogFacts,
     LogToClean,
@@ -28,8 +29,6 @@ from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:
     from tests.oracle import Oracle
-
-NOW = 1_700_000_000_000
 
 
 @dataclass(frozen=True)
@@ -205,14 +204,7 @@ def our_choice(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """What we would clean, one after the other."""
     left: dict[str, LogToClean] = {}
     for case in cases:
-        with Log.open(
-            case["dir"],
-            LogConfig.from_properties(case["config"]),
-            clean=True,
-            log_start_offset=case["log_start"],
-            high_watermark=case["high_watermark"],
-            now_ms=lambda: NOW,
-        ) as log:
+        with opened(case) as log:
             if log.config.compact:
                 left[Path(case["dir"]).name] = plan(facts_of(log), case["checkpoint"])
     order = []

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.cli.command import COMMAND, on_terminal, run
+from tests.cli.logs import never, written
 from tests.golden import GOLDEN, GoldenPartition, golden_partition, golden_partitions
 from tests.spark.conftest import require_spark
 from tests.waiting import PATIENCE_S
@@ -29,10 +30,6 @@ from tidelog.storage.write_journal import PendingPartition, PendingWrite, WriteJ
 from tidelog.types import TopicPartition
 
 CLEAN = GOLDEN / "clean"
-
-
-def never() -> None:
-    """Nobody presses Ctrl-C."""
 
 
 HARD = [
@@ -62,13 +59,6 @@ def data_records(partition: GoldenPartition) -> list[dict[str, Any]]:
         for record in partition.records()
         if not record["control"] and record["offset"] >= partition.log_start
     ]
-
-
-def written(tmp_path: Path, records: list[Record], name: str = "orders-0") -> Path:
-    directory = tmp_path / name
-    with Log.open(directory) as log:
-        log.append_as_leader(encode_records(records))
-    return directory
 
 
 def test_json_lines_are_the_records_of_kafkas_reader() -> None:

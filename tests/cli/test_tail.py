@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import tidelog
-from tests.cli.test_cat import never, written
+from tests.cli.logs import never, written
 from tidelog.cli.actions.reading import select
 from tidelog.cli.actions.tail import follow
 from tidelog.cli.render.output import PlainOutput

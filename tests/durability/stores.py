@@ -6,6 +6,7 @@ from typing import Any
 
 import tidelog
 from tests.durability.model import Found
+from tests.manager.stores import SIMULATED
 from tidelog.manager import BrokerConfig, Partition, Store
 from tidelog.records import decode_records
 from tidelog.types import FetchIsolation
@@ -17,11 +18,7 @@ NOW = 1_700_000_000_000
 
 CONFIG = BrokerConfig.from_properties(
     {
-        "log.index.size.max.bytes": "600",
-        "log.index.interval.bytes": "100",
-        "log.retention.ms": "-1",
-        "log.segment.delete.delay.ms": "0",
-        "num.recovery.threads.per.data.dir": "1",
+        **SIMULATED,
         "log.cleaner.enable": "false",  # it is done when it is noted
         "log.cleaner.dedupe.buffer.size": str(1 << 20),
     }

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import tidelog
+from tests.manager.stores import SIMULATED
 from tidelog.config import LogConfig
 from tidelog.manager import BrokerConfig, Store
 from tidelog.manager.publishing.committing import Published, Write, publish
@@ -41,15 +42,7 @@ __all__ = [
 
 NOW = 1_700_000_000_000
 
-CONFIG = BrokerConfig.from_properties(
-    {
-        "log.index.size.max.bytes": "600",
-        "log.index.interval.bytes": "100",
-        "log.retention.ms": "-1",
-        "log.segment.delete.delay.ms": "0",
-        "num.recovery.threads.per.data.dir": "1",
-    }
-)
+CONFIG = BrokerConfig.from_properties(SIMULATED)
 
 SEGMENT = {"internal.segment.bytes": 1500}
 ROOT = "/store"

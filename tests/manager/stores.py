@@ -5,6 +5,15 @@ from __future__ import annotations
 from tidelog.manager import Partition, Store
 from tidelog.records import Record
 
+SIMULATED = {
+    "log.index.size.max.bytes": "600",
+    "log.index.interval.bytes": "100",
+    "log.retention.ms": "-1",
+    "log.segment.delete.delay.ms": "0",
+    "num.recovery.threads.per.data.dir": "1",
+}
+"""A broker's settings for stores on a simulated disk: small files, and one thing after the other."""
+
 SMALL = {"internal.segment.bytes": 400, "segment.index.bytes": 600, "file.delete.delay.ms": 0}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from bisect import bisect_left
 from pathlib import Path
 
 import pytest
@@ -47,11 +48,11 @@ def test_a_commit_cut_from_power_at_any_step_is_whole_or_nothing(
     outcomes = [check_state(fs.crash(step, seed=step, kept=kept), before, overwrite) for step in steps]
     assert not outcomes[0]
     assert outcomes[-1]
-    settled = next(
-        step
-        for step in range(start, fs.steps + 1)
-        if read_journal(fs.crash(step, kept="synced"), ROOT).has("q", 3)
-    )
+
+    def is_settled(step: int) -> bool:
+        return read_journal(fs.crash(step, kept="synced"), ROOT).has("q", 3)
+
+    settled = start + bisect_left(range(start, fs.steps + 1), True, key=is_settled)
     # What was said to be there stays there; before, lost power may take staged data with it.
     assert all(found for step, found in zip(steps, outcomes, strict=True) if step >= settled)
     first = outcomes.index(True)

@@ -11,13 +11,13 @@ from tidelog.manager.publishing.committing import Write, publish
 from tidelog.testing.crash import CrashFileSystem
 from tidelog.types import TopicPartition
 
-COUNTS = st.lists(st.tuples(st.integers(0, 80), st.integers(0, 80)), min_size=1, max_size=5)
+COUNTS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=1, max_size=4)
 """How many records each task has for each of two partitions."""
 
 
 @settings(max_examples=40, deadline=None)
 @given(
-    writes=st.lists(COUNTS, min_size=1, max_size=3),
+    writes=st.lists(COUNTS, min_size=1, max_size=2),
     staged_bytes=st.sampled_from([300, 500, 1500, 6000, 1 << 20]),
     segment_bytes=st.sampled_from([500, 1500, 6000, 1 << 20]),
     value_bytes=st.sampled_from([0, 30, 150]),

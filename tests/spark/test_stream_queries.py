@@ -103,7 +103,7 @@ def test_a_query_killed_twenty_times_while_another_process_writes(
 ) -> None:
     log, out = tmp_path / "log", tmp_path / "out"
     log.mkdir()
-    batches, kills = 6000, 20
+    batches, kills = 4000, 20
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-m", "tests.spark.writer", str(log), str(batches), "0.05"]
     writer = subprocess.Popen(command, cwd=ROOT, env=environment)
@@ -111,7 +111,7 @@ def test_a_query_killed_twenty_times_while_another_process_writes(
     try:
         for _ in range(kills):
             driver = _start_driver(log, out, environment)
-            time.sleep(chance.uniform(0.3, 5.0))
+            time.sleep(chance.uniform(0.3, 3.0))
             _kill(driver)
         assert writer.wait(900) == 0
         driver = _start_driver(log, out, environment)
