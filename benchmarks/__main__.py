@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.oracle.jars import OracleError
 
-from benchmarks import broker, compaction, log, manager, records, setup, spark, spark_write, tool
+from benchmarks import broker, compaction, log, manager, records, setup, spark, spark_write, tables, tool
 from benchmarks.harness import Bench, Effort
 from benchmarks.report import Row, print_json, print_table
 
@@ -24,6 +24,7 @@ GROUPS: dict[str, Callable[[Bench], Iterator[Row]]] = {
     "broker": broker.rows,
     "spark": spark.rows,
     "spark-write": spark_write.rows,
+    "tables": tables.rows,
 }
 """Each group is a module; it yields its rows, those that `Bench.selected` wants."""
 

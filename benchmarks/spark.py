@@ -34,7 +34,7 @@ from benchmarks.spark_runs import SETTINGS, Run, Spark, run_jobs, take_turns
 from tidelog.config import LogConfig
 from tidelog.log.log import Log
 
-__all__ = ["CONNECTOR", "rows"]
+__all__ = ["CONNECTOR", "Topics", "rows"]
 
 CONNECTOR = "spark-sql-kafka 4.2 and a broker"
 BARS = {"spark/read/all-columns": 2.5, "spark/read/count": 6.0, "spark/export": 8.0}
@@ -48,14 +48,14 @@ PER_BATCH = 150
 
 def rows(bench: Bench) -> Iterator[Row]:
     """The group's rows, in order."""
-    data = _Topics(bench)
+    data = Topics(bench)
     yield from _against_the_connector(bench, data)
     yield from _one_partition(bench, data)
     yield from _memory(bench, data)
     yield from spark_scale.rows(bench)
 
 
-class _Topics:
+class Topics:
     """Roots that hold a topic each, made where a row needs them."""
 
     def __init__(self, bench: Bench) -> None:
@@ -98,7 +98,7 @@ class _Topics:
         return root
 
 
-def _against_the_connector(bench: Bench, data: _Topics) -> Iterator[Row]:
+def _against_the_connector(bench: Bench, data: Topics) -> Iterator[Row]:
     wanted = [row for row in BARS if bench.selected(row)]
     if not wanted:
         return
@@ -143,7 +143,7 @@ def _their_job(name: str, broker: Broker, scratch: Path) -> dict[str, Any]:
     return job | {"target": str(scratch / "spark-written")}
 
 
-def _one_partition(bench: Bench, data: _Topics) -> Iterator[Row]:
+def _one_partition(bench: Bench, data: Topics) -> Iterator[Row]:
     row = "spark/read/one-partition"
     if not bench.selected(row):
         return
@@ -153,7 +153,7 @@ def _one_partition(bench: Bench, data: _Topics) -> Iterator[Row]:
     yield Row(row, "MB/s", speed, "itself in four partitions", peer, ONE_PARTITION_BAR)
 
 
-def _memory(bench: Bench, data: _Topics) -> Iterator[Row]:
+def _memory(bench: Bench, data: Topics) -> Iterator[Row]:
     row = "spark/memory"
     if not bench.selected(row):
         return

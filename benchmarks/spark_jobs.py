@@ -88,7 +88,15 @@ def _date() -> Any:
 
 
 def _export(spark: Any, job: dict[str, Any]) -> _Look:
-    report = tidelog.spark.export(spark, job["path"], job["target"], include_headers=False)
+    target, kind = job["target"], job.get("format", "parquet")
+    options = {}
+    if kind == "iceberg":
+        Path(target).mkdir()
+        options = {"type": "sql", "uri": f"sqlite:///{target}/catalog.db", "warehouse": f"file://{target}"}
+        target = "bench.db.events"
+    report = tidelog.spark.export(
+        spark, job["path"], target, format=kind, table_options=options, include_headers=False
+    )
     return lambda: int(sum(row.records for row in report.collect()))
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,6 +30,7 @@ from tidelog.types import TopicPartition
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+ROOT = Path(__file__).parents[2]
 CLEAN = GOLDEN / "clean"
 HOUR_MS = 3_600_000
 START_MS = 1_700_000_000_000
@@ -344,3 +347,16 @@ def test_a_failed_run_leaves_nothing(spark: SparkSession, kind: Kind) -> None:
     assert data_files(kind) == set()
     kind.export(spark, log, value_format="string", fail_on_data_loss=False)
     assert values(kind) == list(range(20))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("kind_name", ["delta", "iceberg"])
+def test_exports_that_are_killed_at_any_step_add_every_record_once(kind_name: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.spark.table_kills", str(tmp_path), kind_name, "30", "5"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=800, check=False)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["before"] > 3, "some runs died before their commit"
+    assert told["after"] > 3, "some died after it"
+    assert told["files"] <= told["lived"] + told["after"] + 1, "nothing is left of the others"
