@@ -13,8 +13,11 @@ from click.testing import CliRunner
 from tests.golden import GOLDEN, GoldenPartition, golden_partitions
 from tests.manager.damage import TornCase, make_torn, make_unclean, torn_cases
 from tidelog.cli.app import app
+from tidelog.log import Log
 from tidelog.manager.verification import Finding, Kind, verify_partition, verify_root
+from tidelog.records import Record
 from tidelog.storage import LOCAL
+from tidelog.testing.faults import Call, FaultyFileSystem
 
 CLEAN = GOLDEN / "clean"
 
@@ -45,6 +48,27 @@ def test_golden_damage_is_found_where_it_is(case: TornCase, tmp_path: Path) -> N
     assert Path(found.file).name == case.file
     assert found.offset == case.records_after
     assert found.position is not None
+
+
+@pytest.mark.parametrize("step", range(1, 40, 3))
+def test_what_is_deleted_meanwhile_is_not_damaged(tmp_path: Path, step: int) -> None:
+    directory = tmp_path / "t-0"
+    with Log.open(directory, clean=True) as log:
+        for number in range(3):
+            log.append_as_leader([Record(b"%d" % number)])
+            log.roll()
+    calls = 0
+
+    def delete(_: Call) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == step:
+            for path in sorted(directory.glob(f"{0:020}.*")):
+                path.rename(f"{path}.deleted")
+
+    found = verify_partition(FaultyFileSystem(LOCAL, delete), str(directory)).findings
+    assert calls >= step
+    assert not [one for one in found if one.kind is Kind.DAMAGE]
 
 
 def index_entry(path: Path, number: int, size: int, data: bytes) -> None:

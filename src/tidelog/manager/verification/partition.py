@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -14,6 +15,7 @@ from tidelog.log.producers.snapshots import decode_snapshot
 from tidelog.manager.verification.findings import UNREADABLE, Finding, Kind, told
 from tidelog.manager.verification.segment import SegmentFacts, SegmentPlace, verify_segment
 from tidelog.storage import FileSystem, read_epoch_checkpoint, read_file
+from tidelog.storage.files import FileStat
 from tidelog.storage.metadata import read_partition_metadata
 from tidelog.storage.names import (
     LEADER_EPOCH_FILE,
@@ -32,6 +34,9 @@ __all__ = [
     "list_partition",
     "verify_partition",
 ]
+
+_TRIES = 3
+"""Checks of what looks damaged while its files change."""
 
 
 @dataclass(slots=True)
@@ -83,7 +88,34 @@ def verify_partition(
     deep: bool = False,
     advance: Callable[[int], None] = lambda size: None,
 ) -> PartitionFacts:
-    """Check a partition's directory; `advance` hears of the bytes of log files as they are done."""
+    """Check a partition's directory; `advance` hears of the bytes of log files as they are done.
+
+    Where something looks damaged, and files have changed meanwhile, it is checked again: somebody may have
+    replaced or deleted what was being looked at. Real damage is still there.
+    """
+    before = _state(fs, path)
+    facts = _verify_once(fs, path, deep, advance)
+    for _ in range(_TRIES):
+        if not any(finding.kind is Kind.DAMAGE for finding in facts.findings):
+            break
+        after = _state(fs, path)
+        if after == before:
+            break
+        before, facts = after, _verify_once(fs, path, deep, lambda size: None)
+    return facts
+
+
+def _state(fs: FileSystem, path: str) -> dict[str, FileStat]:
+    """What tells whether the files of a partition have changed."""
+    found = {}
+    with suppress(OSError):
+        for entry in fs.list(path):
+            with suppress(OSError):
+                found[entry.name] = fs.stat(f"{path}/{entry.name}")
+    return found
+
+
+def _verify_once(fs: FileSystem, path: str, deep: bool, advance: Callable[[int], None]) -> PartitionFacts:
     files = list_partition(fs, path)
     summaries = []
     for place in files.segments:
