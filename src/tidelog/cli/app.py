@@ -48,6 +48,7 @@ COMMANDS = frozenset(
         "dump",
         "export",
         "find",
+        "fix",
         "ingest",
         "ls",
         "move",

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-__all__ = ["Finding", "Kind", "PartitionVerdict", "RootVerdict", "Severity", "worst"]
+__all__ = ["Finding", "Kind", "PartitionVerdict", "RootVerdict", "Severity"]
 
 
 class Severity(enum.Enum):
@@ -79,12 +78,6 @@ class Finding:
     """The first offset that is affected."""
     end_offset: int | None = None
     """The first offset that is not affected any more; None: all from there on, or not known."""
-
-
-def worst(findings: Iterable[Finding]) -> Severity:
-    """The worst severity; a note if there is none."""
-    order = list(Severity)
-    return min((one.severity for one in findings), key=order.index, default=Severity.NOTE)
 
 
 @dataclass(slots=True)

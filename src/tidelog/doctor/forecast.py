@@ -1,7 +1,7 @@
 """What a stock broker's loader will do with a log: the real loading, rehearsed in memory.
 
 1. The log is opened on a file system that keeps every change to itself (`manager.upkeep.rehearsal`), clean or
-   as after a crash, with the root's checkpoints, and with Kafka's rule for damage below the recovery point.
+   as after a crash, with the root's checkpoints, and with Kafka's rules for what is below the recovery point.
 2. What it holds then is noted: offsets, open transactions, the segments that retention will delete first, the
    times of records.
 3. It is closed, and the files that differ are the forecast.
@@ -12,16 +12,21 @@ Memory: one segment, as the rehearsal has it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from tidelog.cleanup import RetentionPlan, plan_retention
 from tidelog.config import LogConfig
 from tidelog.doctor.changes import Change, find_changes
-from tidelog.errors import TidelogError
+from tidelog.errors import TidelogError, TornBatchError
+from tidelog.layout.partitions import list_partition
 from tidelog.log import Log
 from tidelog.manager.upkeep.cuts import why_cut
 from tidelog.manager.upkeep.rehearsal import Rehearsal
-from tidelog.storage import FileSystem
+from tidelog.records.batches import scan_batches
+from tidelog.storage import FileSystem, read_file
+from tidelog.storage.names import FileKind, format_segment_file
 
 __all__ = ["Forecast", "FutureTime", "OpenTransaction", "Start", "forecast_load"]
 
@@ -92,7 +97,34 @@ def forecast_load(fs: FileSystem, path: str, config: LogConfig, start: Start) ->
     try:
         return _rehearse(fs, rehearsal, path, config, start, recovered, read)
     except (OSError, TidelogError) as error:
-        return Forecast(recovered_bytes=read[0], error=_told(error))
+        whole = _taken_as_it_is(fs, path, config, start) if start.clean else None
+        return whole or Forecast(recovered_bytes=read[0], error=_told(error))
+    finally:
+        rehearsal.close()
+
+
+def _taken_as_it_is(fs: FileSystem, path: str, config: LogConfig, start: Start) -> Forecast | None:
+    """What a broker makes of a log that was closed cleanly and yet ends in damage; None if it fails, too.
+
+    It walks the last segment from the last index entry on, checks no checksum, and leaves a torn batch alone.
+    """
+    rehearsal = Rehearsal(fs)
+    try:
+        last = list_partition(fs, path).segments[-1]
+        name = format_segment_file(last.base_offset, FileKind.OFFSET_INDEX)
+        index = np.frombuffer(read_file(fs, f"{path}/{name}")[-8:], ">u4")
+        log_file = f"{path}/{last.log_name}"
+        data = read_file(fs, log_file)
+        position = int(index[1]) if len(index) == 2 else 0
+        scan = scan_batches(data, start=min(position, len(data)), check_crc=False)
+        if scan.fault is not None and not isinstance(scan.fault, TornBatchError):
+            return None
+        cut = rehearsal.open(log_file, writable=True)
+        cut.truncate(scan.end)
+        found = _rehearse(fs, rehearsal, path, config, start, lambda size: None, [0])
+        return replace(found, changes=[one for one in found.changes if one.path != log_file], cause=None)
+    except (OSError, TidelogError, IndexError):
+        return None
     finally:
         rehearsal.close()
 
@@ -117,26 +149,38 @@ def _rehearse(
         max_transaction_timeout_ms=start.max_transaction_timeout_ms,
         producer_id_expiration_ms=start.producer_id_expiration_ms,
         recovered=recovered,
-        spare_damage=False,
+        as_kafka=True,
     )
     log.update_high_watermark(log.log_end_offset)
     transactions = _transactions(log, start)
     begin, end, stable = log.log_start_offset, log.log_end_offset, log.last_stable_offset
-    retention = plan_retention(
-        list(log.segments),
-        config,
-        log_start_offset=begin,
-        high_watermark=end if start.high_watermark is None else min(start.high_watermark, end),
-        log_end_offset=end,
-        now_ms=start.now_ms,
-    )
-    times = ((one.base_offset, one.max_timestamp_so_far.timestamp) for one in log.segments)
-    future = tuple(FutureTime(base, time) for base, time in times if time > start.now_ms + FUTURE_MS)
+    retention, future = _expected(log, config, start)
     log.close()
     changes = tuple(find_changes(fs, rehearsal))
     loses = any(one.path.endswith(".log") and one.size < (one.before or 0) for one in changes)
     cause = why_cut(fs, rehearsal, path) if loses else None
     return Forecast(changes, begin, end, stable, read[0], cause, transactions, retention, future)
+
+
+def _expected(
+    log: Log, config: LogConfig, start: Start
+) -> tuple[RetentionPlan | None, tuple[FutureTime, ...]]:
+    """What retention will do, and records from the future; nothing where damage hides the times."""
+    end = log.log_end_offset
+    try:
+        plan = plan_retention(
+            list(log.segments),
+            config,
+            log_start_offset=log.log_start_offset,
+            high_watermark=end if start.high_watermark is None else min(start.high_watermark, end),
+            log_end_offset=end,
+            now_ms=start.now_ms,
+        )
+        times = [(one.base_offset, one.max_timestamp_so_far.timestamp) for one in log.segments]
+    except (OSError, TidelogError):
+        return None, ()
+    late = start.now_ms + FUTURE_MS
+    return plan, tuple(FutureTime(base, time) for base, time in times if time > late)
 
 
 def _transactions(log: Log, start: Start) -> tuple[OpenTransaction, ...]:

@@ -14,8 +14,9 @@ from tidelog.cleanup import RetentionPlan
 from tidelog.config import LogConfig
 from tidelog.doctor.changes import Change, ChangeKind
 from tidelog.doctor.disks import PartitionDirectory, refuses_checkpoint
-from tidelog.doctor.findings import Finding, Kind, PartitionVerdict, Severity, worst
+from tidelog.doctor.findings import Finding, Kind, PartitionVerdict, Severity
 from tidelog.doctor.forecast import Forecast, Start, forecast_load
+from tidelog.layout.partitions import list_partition
 from tidelog.manager.verification import Finding as Verified
 from tidelog.manager.verification import Kind as VerifiedKind
 from tidelog.manager.verification import verify_partition
@@ -73,12 +74,14 @@ def examine_partition(
         verdict.last_stable_offset = forecast.last_stable_offset
     told = {one.file for one in fatal}
     changed = {one.path: one for one in forecast.changes}
+    logs = list_partition(fs, path).segments
+    last = f"{path}/{logs[-1].base_offset:020d}." if logs else path
     verdict.findings += fatal
     if not fatal:
         verdict.findings += _losses(path, forecast, start, facts.segments)
     for one in facts.findings:
         if one.file not in told and not one.file.endswith(PARTITION_METADATA_FILE):
-            verdict.findings.append(_translated(one, path, changed, bool(fatal)))
+            verdict.findings.append(_translated(one, path, changed, last, bool(fatal)))
     if not fatal and directory.partition.topic != CLUSTER_METADATA_TOPIC:
         verdict.findings += _pinned(path, forecast, config, start)
     verdict.findings += _aside(fs, path)
@@ -164,6 +167,7 @@ def _translated(
     one: Verified,
     path: str,
     changed: dict[str, Change],
+    last: str,
     unloaded: bool,
 ) -> Finding:
     """A finding of verification with what a broker does about it."""
@@ -176,13 +180,13 @@ def _translated(
     severity = Severity.DAMAGE if one.kind is VerifiedKind.DAMAGE else Severity.NOTE
     kafka, advice = "it does not load the partition", "mend that first"
     if not unloaded:
-        kafka, advice = _answer(kind, one, changed)
+        kafka, advice = _answer(kind, one, changed, one.file.startswith(last))
     return Finding(
         severity, kind, one.file, one.cause, kafka, advice, one.position, one.offset, one.end_offset
     )
 
 
-def _answer(kind: Kind, one: Verified, changed: dict[str, Change]) -> tuple[str, str]:
+def _answer(kind: Kind, one: Verified, changed: dict[str, Change], is_last: bool) -> tuple[str, str]:
     """What a broker does about a finding, and what to do."""
     change = changed.get(one.file)
     match kind:
@@ -195,6 +199,11 @@ def _answer(kind: Kind, one: Verified, changed: dict[str, Change]) -> tuple[str,
             )
         case Kind.INDEX | Kind.SNAPSHOT if change is not None:
             return "it rebuilds or removes the file", "nothing; tidelog fix or tidelog reindex do it now"
+        case Kind.INDEX if one.file.endswith(".index") and is_last:
+            return (
+                "it takes the log's end from this index: it may give offsets out a second time",
+                "tidelog fix (or tidelog reindex) rebuilds it; do that before the start",
+            )
         case Kind.INDEX:
             return (
                 "it does not notice, and finds records at wrong places or not at all",
@@ -234,19 +243,21 @@ def _pinned(path: str, forecast: Forecast, config: LogConfig, start: Start) -> I
             txn.first_offset,
             forecast.log_end_offset,
         )
-    if config.delete and config.retention_ms >= 0:
-        for one in forecast.future:
-            days = (one.timestamp - start.now_ms) / 86_400_000
-            yield Finding(
-                Severity.WARNING,
-                Kind.FUTURE,
-                f"{path}/{one.base_offset:020d}.log",
-                f"its newest timestamp, {one.timestamp}, is {days:.1f} days in the future",
-                "retention.ms deletes neither this segment nor any later one before then",
-                "set message.timestamp.after.max.ms for the topic; tidelog trim deletes by offset",
-                None,
-                one.base_offset,
-            )
+    timed = config.delete and config.retention_ms >= 0
+    for one in forecast.future:
+        days = (one.timestamp - start.now_ms) / 86_400_000
+        yield Finding(
+            Severity.WARNING if timed else Severity.NOTE,
+            Kind.FUTURE,
+            f"{path}/{one.base_offset:020d}.log",
+            f"its newest timestamp, {one.timestamp}, is {days:.1f} days in the future",
+            "retention.ms deletes neither this segment nor any later one before then"
+            if timed
+            else "nothing, for as long as the topic has no retention.ms",
+            "set message.timestamp.after.max.ms for the topic; tidelog trim deletes by offset",
+            None,
+            one.base_offset,
+        )
     if forecast.retention is not None and forecast.retention.deletions:
         yield _retention(path, forecast.retention)
 
@@ -304,6 +315,7 @@ def _in_words(
     if not said:
         said.append("as it is")
     words = f"loaded: {', '.join(said)}"
-    if worst(findings) is Severity.DAMAGE:
+    changed = {one.path for one in forecast.changes}
+    if any(one.severity is Severity.DAMAGE and one.file not in changed for one in findings):
         words += "; damage remains"
     return words

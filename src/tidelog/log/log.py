@@ -92,7 +92,7 @@ class Log(LogReader):
         max_transaction_timeout_ms: int = TRANSACTION_MAX_TIMEOUT_MS,
         seed: int | None = None,
         recovered: Callable[[int], None] = lambda size: None,
-        spare_damage: bool = True,
+        as_kafka: bool = False,
     ) -> Self:
         """Open the log in a partition directory (`<topic>-<partition>`); it is created if there is none.
 
@@ -101,7 +101,7 @@ class Log(LogReader):
         are the root's checkpoints'. `now_ms` is the clock, `seed` makes `segment.jitter.ms` repeatable. A
         `topic_id` is written to `partition.metadata`, or must be the one that is there. `recovered` is told
         the size of each segment that was checked and rebuilt. Damage below the recovery point is left as it
-        is; without `spare_damage` it is cut where indexes have to be rebuilt, as Kafka does.
+        is, and indexes there are looked at; `as_kafka` does no better than Kafka, to foresee what it does.
         """
         config = LogConfig() if config is None else config
         path = Path(path).absolute()
@@ -129,7 +129,7 @@ class Log(LogReader):
             recovery_point=recovery_point,
             recover=named.state is not DirectoryState.DELETE,
             recovered=recovered,
-            spare_damage=spare_damage,
+            as_kafka=as_kafka,
         )
         start = LogOffsetMetadata(loaded.log_start_offset)
         offsets = LogOffsets(loaded.log_start_offset, None, start, loaded.log_end)

@@ -40,6 +40,8 @@ __all__ = [
     "MetaProperties",
     "PartitionMetadata",
     "format_id",
+    "format_meta_properties",
+    "format_partition_metadata",
     "parse_id",
     "parse_partition_metadata",
     "parse_properties",
@@ -123,7 +125,12 @@ def parse_partition_metadata(data: bytes, source: str) -> PartitionMetadata:
 
 def write_partition_metadata(fs: FileSystem, path: StrPath, topic_id: uuid.UUID) -> None:
     """Replace a `partition.metadata` file, durably."""
-    atomic_write(fs, path, f"version: 0\ntopic_id: {format_id(topic_id)}".encode())
+    atomic_write(fs, path, format_partition_metadata(topic_id))
+
+
+def format_partition_metadata(topic_id: uuid.UUID) -> bytes:
+    """A `partition.metadata` file."""
+    return f"version: 0\ntopic_id: {format_id(topic_id)}".encode()
 
 
 def read_meta_properties(fs: FileSystem, path: StrPath) -> MetaProperties:
@@ -147,11 +154,16 @@ def read_meta_properties(fs: FileSystem, path: StrPath) -> MetaProperties:
 
 def write_meta_properties(fs: FileSystem, path: StrPath, meta: MetaProperties) -> None:
     """Replace a `meta.properties` file, durably."""
+    atomic_write(fs, path, format_meta_properties(meta))
+
+
+def format_meta_properties(meta: MetaProperties) -> bytes:
+    """A `meta.properties` file."""
     values: dict[str, object] = {"node.id" if meta.version else "broker.id": meta.node_id}
     values |= {"directory.id": format_id(meta.directory_id) if meta.directory_id else None}
     values |= {"version": meta.version, "cluster.id": meta.cluster_id}
     lines = [f"{key}={_escape(str(value))}\n" for key, value in values.items() if value is not None]
-    atomic_write(fs, path, "".join(["#\n", *lines]).encode("latin-1"))
+    return "".join(["#\n", *lines]).encode("latin-1")
 
 
 def read_clean_shutdown(fs: FileSystem, path: StrPath) -> int | None:

@@ -5,8 +5,8 @@ import org.apache.kafka.storage.internals.log.LogSegment;
 import org.apache.kafka.storage.internals.log.UnifiedLog;
 
 /**
- * {"cases": [{"dir", "config", "log_start", "recovery_point", "now_ms"}]}: opens each log as after a crash and closes it
- * in order, in place. One line each: {"log_start_offset", "log_end_offset", "last_stable_offset", "base_offsets"}, or
+ * {"cases": [{"dir", "config", "log_start", "recovery_point", "now_ms", "clean"}]}: opens each log, as after a crash unless
+ * it is said to be clean, and closes it in order, in place. One line each: {"log_start_offset", "log_end_offset", "last_stable_offset", "base_offsets"}, or
  * {"threw": class name}.
  */
 public final class Recover {
@@ -16,7 +16,9 @@ public final class Recover {
         Program.main((request, out) -> {
             for (JsonNode each : request.get("cases")) {
                 com.fasterxml.jackson.databind.node.ObjectNode unclean = each.deepCopy();
-                unclean.put("clean", false);
+                if (!unclean.has("clean")) {
+                    unclean.put("clean", false);
+                }
                 out.writeStartObject();
                 try {
                     UnifiedLog log = Logs.open(unclean);

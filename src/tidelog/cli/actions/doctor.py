@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -55,7 +56,11 @@ _ROOTS = (
 
 
 def chosen_roots(paths: Sequence[Path], options: RootOptions) -> tuple[list[str], str | None]:
-    """The roots to look at, and the one partition in them that is meant; None: all."""
+    """The roots to look at, and the one partition in them that is meant; None: all.
+
+    What loading logs as it is rehearsed has not happened: it is not shown.
+    """
+    logging.getLogger("tidelog").setLevel(logging.CRITICAL)
     named = [existing_directory(path) for path in paths]
     alone = [path for path in named if is_partition(LOCAL, path)]
     if alone and len(named) > 1:

@@ -28,7 +28,8 @@ from tidelog.errors import (
     InvalidIndexError,
     OffsetsOutOfOrderError,
 )
-from tidelog.index import AbortedTxn
+from tidelog.index import AbortedTxn, TransactionIndex
+from tidelog.index.transaction import decode_entries
 from tidelog.layout.partitions import PartitionFiles
 from tidelog.log.epochs import EpochFile
 from tidelog.log.offsets import LogOffsetMetadata
@@ -43,7 +44,7 @@ from tidelog.log.state import LogParts, draw_jitter_ms
 from tidelog.records.batches import BatchTable, scan_batches
 from tidelog.segment import ActiveSegment, SealedSegment, Segment
 from tidelog.storage.directory import tells_failed_sync
-from tidelog.storage.files import write_again
+from tidelog.storage.files import read_file, write_again
 from tidelog.storage.names import SYNC_FAILED_FILE, FileKind, Transient, format_segment_file
 from tidelog.types import LARGEST_OFFSET
 
@@ -72,15 +73,16 @@ def load(
     recovery_point: int,
     recover: bool = True,
     recovered: Callable[[int], None] = lambda size: None,
-    spare_damage: bool = True,
+    as_kafka: bool = False,
 ) -> LoadedLog:
     """Load the log; `parts.producers` and `parts.epochs` become its state.
 
     `clean` says that the log was closed cleanly. `recover=False` is for directories that are to be deleted.
-    `recovered` is told the size of each segment that was recovered. Without `spare_damage` a damaged segment
-    below the recovery point whose indexes have to be rebuilt is cut, as Kafka cuts it.
+    `recovered` is told the size of each segment that was recovered. With `as_kafka` indexes below
+    the recovery point are looked at no closer than by Kafka, and a damaged segment there whose indexes have
+    to be rebuilt is cut: to foresee what Kafka does.
     """
-    loader = _Loader(parts, clean, log_start_offset, recovery_point, recovered, spare_damage)
+    loader = _Loader(parts, clean, log_start_offset, recovery_point, recovered, as_kafka)
     return loader.load(recover)
 
 
@@ -119,10 +121,10 @@ class _Loader:
         log_start_offset: int,
         recovery_point: int,
         recovered: Callable[[int], None],
-        spare_damage: bool,
+        as_kafka: bool,
     ) -> None:
         self._recovered = recovered
-        self._spare_damage = spare_damage
+        self._as_kafka = as_kafka
         self._parts = parts
         self._directory = parts.directory
         self._clean = clean
@@ -233,7 +235,7 @@ class _Loader:
                 segment.mark_synced()  # whoever wrote the recovery point has seen to it
             fault = self._fault(segment, kinds[base_offset], base_offset == bases[-1]) if recover else None
             self._segments.append(segment)
-            if fault is not None and not (self._spare_damage and self._is_damaged(segment)):
+            if fault is not None and (self._as_kafka or not self._is_damaged(segment)):
                 _logger.warning(
                     "%s: rebuilding indexes of segment %d: %s", self._directory.path, base_offset, fault
                 )
@@ -242,6 +244,8 @@ class _Loader:
     def _fault(self, segment: SealedSegment, kinds: frozenset[FileKind], is_last: bool) -> str | None:
         """Why the segment's indexes have to be rebuilt now; None if they need not, or will be anyway."""
         will_be = not self._clean and (is_last or segment.base_offset >= self._recovery_point)
+        if self._as_kafka:
+            return self._fault_to_kafka(segment, kinds)
         if not {FileKind.OFFSET_INDEX, FileKind.TIME_INDEX} <= kinds:
             return None if will_be else "an index is missing"
         if will_be:
@@ -255,6 +259,28 @@ class _Loader:
             return segment.index_fault() if is_last or not self._clean else None
         except CorruptRecordError as error:
             return str(error)
+
+    def _fault_to_kafka(self, segment: SealedSegment, kinds: frozenset[FileKind]) -> str | None:
+        """Kafka rebuilds for a missing offset index, also where it will recover the segment again, and for
+        aborts that end before the segment. It puts an empty time index in the place of a missing one.
+        """
+        if FileKind.OFFSET_INDEX not in kinds:
+            return "an index is missing"
+        if FileKind.TIME_INDEX not in kinds:
+            name = format_segment_file(segment.base_offset, FileKind.TIME_INDEX)
+            self._directory.open(name, create=True).close()
+        if FileKind.TXN_INDEX in kinds:
+            name = format_segment_file(segment.base_offset, FileKind.TXN_INDEX)
+            data, size = (
+                read_file(self._directory.fs, self._directory.file(name)),
+                TransactionIndex.ENTRY_SIZE,
+            )
+            for start in range(0, len(data) - size + 1, size):
+                if int.from_bytes(data[start : start + 2], "big", signed=True) > 0:
+                    raise InvalidIndexError(f"{self._directory.file(name)}: an entry of an unknown version")
+                if decode_entries(data[start : start + size])[0].last_offset < segment.base_offset:
+                    return "a transaction ends before the segment"
+        return None
 
     def _is_damaged(self, segment: SealedSegment) -> bool:
         """Whether a segment that was safe on the disk has bad batches: that is told, and nothing is cut."""

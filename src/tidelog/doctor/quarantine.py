@@ -1,0 +1,155 @@
+"""Where repairs keep what they change, and the manifest of each.
+
+    <root>/.tidelog-fix-<run>.json                        the manifest of a repair
+    <root>/.tidelog-quarantine-<run>-<n>-<file>           a file of the root itself
+    <partition>/.tidelog-quarantine/<run>/<n>-<file>      a file of a partition
+    <root>.tidelog-quarantine/<directory>                 beside the root: what is no partition's
+
+A broker ignores files in a root and directories in a partition; a directory in a root that is no partition
+would keep it from starting. What is kept is on the same disk, so that it is moved, not copied. A partition
+that is deleted takes what was kept in it along.
+
+A manifest is written before anything changes and removed after everything is back:
+
+    applying -> applied -> undoing -> (gone)          killed while `applying` or `undoing`: undo again
+                applied -> emptying -> (gone)         what was kept is deleted
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from tidelog.doctor.plans import Act
+from tidelog.errors import InvalidIndexError
+from tidelog.storage import FileSystem, atomic_write, read_file
+from tidelog.storage.attributes import Attributes
+from tidelog.storage.files import parent
+
+__all__ = ["Kept", "Manifest", "RunState", "find_runs", "place_for", "write_manifest"]
+
+_MANIFEST = re.compile(r"\.tidelog-fix-([0-9a-z-]{1,64})\.json")
+_DIRECTORY = ".tidelog-quarantine"
+_VERSION = 1
+
+
+class RunState(enum.Enum):
+    """How far a repair is."""
+
+    APPLYING = "applying"
+    APPLIED = "applied"
+    UNDOING = "undoing"
+    EMPTYING = "emptying"
+
+
+@dataclass(slots=True)
+class Kept:
+    """One change, as it can be undone. Paths begin at the root."""
+
+    act: Act
+    path: str
+    place: str
+    """Where what was there is kept."""
+    before: Attributes | None
+    """Of what was there; None if nothing was."""
+    size: int = 0
+    """Where a file was cut."""
+    target: str = ""
+    """The new name of what was renamed."""
+    target_before: Attributes | None = None
+
+
+@dataclass(slots=True)
+class Manifest:
+    """A repair of one root."""
+
+    root: str
+    run: str
+    state: RunState
+    kept: list[Kept]
+    directories: dict[str, Attributes] = field(default_factory=dict)
+    """Directories whose entries changed, as they were."""
+    after: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Size and time of what the repair left."""
+
+    @property
+    def path(self) -> str:
+        """The manifest's own file."""
+        return f"{self.root}/.tidelog-fix-{self.run}.json"
+
+    def at(self, path: str) -> str:
+        """The path of something that the manifest names."""
+        return f"{self.root}/{path}"
+
+
+def place_for(root: str, path: str, run: str, number: int) -> str:
+    """Where something is kept, from the root on; `path` begins there, too."""
+    directory, _, name = path.rpartition("/")
+    if not directory:
+        return f"{_DIRECTORY}-{run}-{number}-{name}"
+    return f"{directory}/{_DIRECTORY}/{run}/{number}-{name}"
+
+
+def write_manifest(fs: FileSystem, manifest: Manifest) -> None:
+    """Write the manifest, durably."""
+    told = {
+        "version": _VERSION,
+        "state": manifest.state.value,
+        "kept": [{**asdict(one), "act": one.act.value} for one in manifest.kept],
+        "directories": {path: asdict(one) for path, one in manifest.directories.items()},
+        "after": {path: list(one) for path, one in manifest.after.items()},
+    }
+    atomic_write(fs, manifest.path, json.dumps(told, indent=1).encode())
+
+
+def find_runs(fs: FileSystem, root: str) -> Iterator[Manifest]:
+    """The repairs of a root that can be undone, oldest first; InvalidIndexError for a damaged manifest."""
+    for entry in sorted(fs.list(root)):
+        match = _MANIFEST.fullmatch(entry.name)
+        if match is not None and not entry.is_directory:
+            yield _read(fs, root, match[1])
+
+
+def _read(fs: FileSystem, root: str, run: str) -> Manifest:
+    path = f"{root}/.tidelog-fix-{run}.json"
+    try:
+        told = json.loads(read_file(fs, path))
+        if told["version"] != _VERSION:
+            raise InvalidIndexError(f"{path} is of version {told['version']}, but only {_VERSION} is known")
+        kept = [_kept(one) for one in told["kept"]]
+        directories = {_inside(name): Attributes(**one) for name, one in told["directories"].items()}
+        after = {_inside(name): (int(one[0]), int(one[1])) for name, one in told["after"].items()}
+        return Manifest(root, run, RunState(told["state"]), kept, directories, after)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InvalidIndexError(f"{path} is no manifest of a repair: {error!r}") from None
+
+
+def _kept(told: dict[str, Any]) -> Kept:
+    before, target_before = told["before"], told["target_before"]
+    return Kept(
+        Act(told["act"]),
+        _inside(told["path"]),
+        _inside(told["place"]),
+        None if before is None else Attributes(**before),
+        int(told["size"]),
+        _inside(told["target"], beside=True),
+        None if target_before is None else Attributes(**target_before),
+    )
+
+
+def _inside(path: str, *, beside: bool = False) -> str:
+    """A path of a manifest, which must not lead out of the root; a renamed directory may go beside it."""
+    parts = path.split("/")
+    inner = parts[1:] if beside and parts[0] == ".." else parts
+    if ".." in inner or path.startswith("/") or len(parts) > 8:
+        raise ValueError(f"{path!r} leads out of the root")
+    return path
+
+
+def directories_of(manifest: Manifest) -> set[str]:
+    """The directories, from the root on, in which something is kept."""
+    return {parent(one.place) for one in manifest.kept if "/" in one.place}

@@ -1,0 +1,586 @@
+"""Damages by name, each done to a small root that is made from golden partitions.
+
+`tracker` cites Kafka's issue tracker where the damage, or Kafka's code that meets it, is known from there:
+
+    KAFKA-3919    offsets that go back after an unclean shutdown kept a broker from starting
+    KAFKA-6264    a split of a segment that was cut short leaves .cleaned and .swap files
+    KAFKA-7283    indexes below the recovery point are not checked at start
+    KAFKA-10471   a crash while logs are loaded counts as an unclean shutdown
+    KAFKA-14402   hanging transactions
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from google_crc32c import value as crc32c
+
+from tests.golden import GOLDEN
+from tidelog.doctor import Kind, Severity
+
+__all__ = ["DAMAGES", "Damage", "make_root"]
+
+CLEAN = ".kafka_cleanshutdown"
+EPOCHS = "leader-epoch-checkpoint"
+TOPIC_ID = "partition.metadata"
+FATAL, LOSS, HURT, WARNING, NOTE = Severity
+
+
+def make_root(target: Path, *partitions: str) -> Path:
+    """A root with its metadata and some golden partitions, closed cleanly."""
+    target.mkdir(parents=True)
+    for path in sorted((GOLDEN / "clean").iterdir()):
+        if not path.is_dir():
+            shutil.copy2(path, target)
+    for name in ("__cluster_metadata-0", *partitions):
+        shutil.copytree(GOLDEN / "clean" / name, target / name)
+    return target
+
+
+@dataclass(frozen=True)
+class Damage:
+    """What is done to a root, and what is to be said of it."""
+
+    name: str
+    kind: Kind
+    severity: Severity
+    make: Callable[[Path], object]
+    partition: str = "golden-none-0"
+    clean: bool = True
+    two_disks: bool = False
+    """Whether a second disk of the same broker is there: `<root>2`, with golden-multi-0."""
+    starts: bool = True
+    fixed: bool = True
+    """Whether fix mends it, so that verify and doctor find nothing wrong."""
+    tracker: str = ""
+
+
+def second(root: Path) -> Path:
+    """The broker's second disk."""
+    return root.with_name(root.name + "2")
+
+
+def index(root: Path, suffix: str = ".index", partition: str = "golden-none-0", number: int = 1) -> Path:
+    """An index of one of these logs."""
+    return beside(log(root, partition, number), suffix)
+
+
+def small(root: Path, name: str) -> Path:
+    """A small file of golden-none-0."""
+    return root / "golden-none-0" / name
+
+
+def log(root: Path, partition: str = "golden-none-0", number: int = -1) -> Path:
+    """One of a partition's logs that have records."""
+    logs = sorted((root / partition).glob("*.log"))
+    return [path for path in logs if path.stat().st_size][number]
+
+
+def beside(path: Path, suffix: str) -> Path:
+    return path.with_suffix(suffix)
+
+
+def edit(path: Path, change: Callable[[bytearray], object]) -> None:
+    """Change a file's bytes; its time stays, as with a disk that has gone bad."""
+    data = bytearray(path.read_bytes())
+    change(data)
+    stat = path.stat()
+    path.write_bytes(data)
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+
+def flip(path: Path, at: int) -> None:
+    def change(data: bytearray) -> None:
+        data[at] ^= 0x10
+
+    edit(path, change)
+
+
+def overwrite(path: Path, at: int, new: bytes) -> None:
+    def change(data: bytearray) -> None:
+        data[at : at + len(new)] = new
+
+    edit(path, change)
+
+
+def cut(path: Path, by: int) -> None:
+    edit(path, lambda data: data.__delitem__(slice(len(data) - by, None)))
+
+
+def append(path: Path, new: bytes) -> None:
+    edit(path, lambda data: data.extend(new))
+
+
+def noise(size: int) -> bytes:
+    return random.Random(size).randbytes(size)
+
+
+def batch_at(path: Path, number: int) -> tuple[int, int]:
+    """Where a batch of a log begins and ends."""
+    data, position = path.read_bytes(), 0
+    for _ in range(number):
+        position += 12 + struct.unpack_from(">i", data, position + 8)[0]
+    return position, position + 12 + struct.unpack_from(">i", data, position + 8)[0]
+
+
+def repeat_batch(root: Path) -> None:
+    path = log(root, number=1)
+    begin, end = batch_at(path, 1)
+    data = path.read_bytes()
+    path.write_bytes(data[:end] + data[begin:end] + data[end:])
+
+
+def write_line(root: Path, name: str, line: str) -> None:
+    """Put a partition's line into a checkpoint, in the place of the one it has."""
+    path = root / name
+    topic, partition, _ = line.split()
+    lines = [
+        each for each in path.read_text().splitlines()[2:] if not each.startswith(f"{topic} {partition} ")
+    ]
+    lines.append(line)
+    path.write_text("".join(f"{each}\n" for each in ("0", len(lines), *lines)))
+
+
+def leave(root: Path, suffix: str, number: int = 1) -> None:
+    """A second copy of a segment's files with another suffix."""
+    source = log(root, number=number)
+    for kind in (".log", ".index", ".timeindex"):
+        path = beside(source, kind)
+        shutil.copy2(path, path.with_name(path.name + suffix))
+
+
+def swap_segment(root: Path) -> None:
+    """A replacement that was complete but for its last renames."""
+    source = log(root, number=1)
+    for kind in (".log", ".index", ".timeindex"):
+        path = beside(source, kind)
+        path.rename(path.with_name(path.name + ".swap"))
+
+
+def split_segment(root: Path) -> None:
+    leave(root, ".swap", 2)
+    leave(root, ".cleaned", 1)
+
+
+def rename(root: Path, source: str, target: str) -> None:
+    (root / source).rename(root / target)
+
+
+def twin(root: Path) -> None:
+    shutil.copytree(root / "golden-none-0", second(root) / "golden-none-0")
+
+
+def other_cluster(root: Path) -> None:
+    path = second(root) / "meta.properties"
+    path.write_text(path.read_text().replace("cluster.id=", "cluster.id=AAAA"))
+
+
+def same_directory_id(root: Path) -> None:
+    shutil.copy2(root / "meta.properties", second(root) / "meta.properties")
+
+
+def hide(path: Path) -> None:
+    path.chmod(0o000)
+
+
+def future_times(root: Path) -> None:
+    """Time index and batches of the last segment, far in the future; a producer's clock was wrong."""
+    path = log(root, "golden-multi-0")
+    data = bytearray(path.read_bytes())
+    position = last = 0
+    while position < len(data):
+        size = 12 + struct.unpack_from(">i", data, position + 8)[0]
+        struct.pack_into(">qq", data, position + 27, 4_000_000_000_000, 4_000_000_000_000)
+        struct.pack_into(">I", data, position + 17, crc32c(bytes(data[position + 21 : position + size])))
+        last = struct.unpack_from(">q", data, position)[0] + struct.unpack_from(">i", data, position + 23)[0]
+        position += size
+    path.write_bytes(data)
+    beside(path, ".timeindex").write_bytes(struct.pack(">qi", 4_000_000_000_000, last - int(path.stem)))
+
+
+OTHER_ID = "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAEA"
+
+DAMAGES = [
+    # ---- logs
+    Damage("torn-tail", Kind.TRUNCATION, LOSS, lambda root: cut(log(root), 100), clean=False),
+    Damage(
+        "noise-after-the-end", Kind.TRUNCATION, LOSS, lambda root: append(log(root), noise(900)), clean=False
+    ),
+    Damage(
+        "zeros-after-the-end", Kind.TRUNCATION, LOSS, lambda root: append(log(root), bytes(4096)), clean=False
+    ),
+    Damage(
+        "bit-flipped-past-the-recovery-point",
+        Kind.TRUNCATION,
+        LOSS,
+        lambda root: (
+            write_line(root, "recovery-point-offset-checkpoint", "golden-none 0 0"),
+            flip(log(root, number=2), 900),
+        ),
+        clean=False,
+    ),
+    Damage(
+        "offsets-go-back",
+        Kind.TRUNCATION,
+        LOSS,
+        lambda root: (
+            write_line(root, "recovery-point-offset-checkpoint", "golden-none 0 0"),
+            repeat_batch(root),
+        ),
+        clean=False,
+        tracker="KAFKA-3919",
+    ),
+    Damage("bit-flipped-in-a-safe-segment", Kind.BATCH, HURT, lambda root: flip(log(root, number=2), 5000)),
+    Damage(
+        "zeros-in-a-safe-segment",
+        Kind.BATCH,
+        HURT,
+        lambda root: overwrite(log(root, number=2), 5000, bytes(600)),
+    ),
+    Damage(
+        "noise-over-a-header", Kind.BATCH, HURT, lambda root: overwrite(log(root, number=2), 0, noise(64))
+    ),
+    Damage("safe-segment-cut", Kind.BATCH, HURT, lambda root: cut(log(root, number=1), 700)),
+    Damage(
+        "safe-segment-emptied",
+        Kind.INDEX,
+        HURT,
+        lambda root: edit(log(root, number=1), lambda data: data.clear()),
+    ),
+    Damage("safe-segment-repeats-a-batch", Kind.BATCH, HURT, repeat_batch, tracker="KAFKA-3919"),
+    Damage(
+        "damage-below-the-recovery-point-with-its-index-gone",
+        Kind.TRUNCATION,
+        LOSS,
+        lambda root: (flip(log(root, number=2), 5000), beside(log(root, number=2), ".index").unlink()),
+        tracker="KAFKA-7283",
+    ),
+    # ---- indexes
+    Damage("offset-index-missing", Kind.INDEX, HURT, lambda root: index(root).unlink()),
+    Damage(
+        "time-index-missing",
+        Kind.INDEX,
+        HURT,
+        lambda root: index(root, ".timeindex").unlink(),
+    ),
+    Damage(
+        "offset-index-cut-in-an-entry",
+        Kind.INDEX,
+        HURT,
+        lambda root: cut(index(root), 3),
+    ),
+    Damage(
+        "offset-index-is-noise",
+        Kind.INDEX,
+        HURT,
+        lambda root: index(root).write_bytes(noise(40)),
+        tracker="KAFKA-7283",
+    ),
+    Damage(
+        "offset-index-of-another-segment",
+        Kind.INDEX,
+        HURT,
+        lambda root: shutil.copy2(
+            beside(log(root, "golden-outoforder-0", 0), ".index"),
+            beside(log(root, "golden-outoforder-0", 1), ".index"),
+        ),
+        partition="golden-outoforder-0",
+    ),
+    Damage(
+        "offset-index-never-trimmed",
+        Kind.INDEX,
+        HURT,
+        lambda root: append(index(root), bytes(800)),
+    ),
+    Damage(
+        "time-index-cut-in-an-entry",
+        Kind.INDEX,
+        HURT,
+        lambda root: cut(index(root, ".timeindex"), 5),
+    ),
+    Damage(
+        "time-index-goes-back",
+        Kind.INDEX,
+        HURT,
+        lambda root: overwrite(index(root, ".timeindex"), 12, bytes(8)),
+    ),
+    Damage(
+        "transaction-index-missing",
+        Kind.INDEX,
+        HURT,
+        lambda root: index(root, ".txnindex", "golden-txn-0").unlink(),
+        partition="golden-txn-0",
+    ),
+    Damage(
+        "transaction-index-of-another-version",
+        Kind.UNREADABLE,
+        FATAL,
+        lambda root: overwrite(index(root, ".txnindex", "golden-txn-0"), 0, b"\0\7"),
+        partition="golden-txn-0",
+        starts=False,
+    ),
+    Damage(
+        "transaction-index-cut-in-an-entry",
+        Kind.INDEX,
+        HURT,
+        lambda root: cut(index(root, ".txnindex", "golden-txn-0"), 3),
+        partition="golden-txn-0",
+    ),
+    Damage("index-without-a-log", Kind.LEFTOVER, NOTE, lambda root: log(root, number=0).unlink()),
+    # ---- small files of a partition
+    Damage(
+        "producer-snapshot-damaged",
+        Kind.SNAPSHOT,
+        HURT,
+        lambda root: flip(root / "golden-txn-0" / "00000000000000000369.snapshot", 20),
+        partition="golden-txn-0",
+    ),
+    Damage(
+        "last-producer-snapshot-empty",
+        Kind.SNAPSHOT,
+        HURT,
+        lambda root: (root / "golden-txn-0" / "00000000000000001442.snapshot").write_bytes(b""),
+        partition="golden-txn-0",
+    ),
+    Damage(
+        "leader-epochs-are-noise",
+        Kind.EPOCHS,
+        FATAL,
+        lambda root: small(root, EPOCHS).write_bytes(noise(30)),
+        starts=False,
+    ),
+    Damage(
+        "leader-epochs-with-a-bad-number",
+        Kind.EPOCHS,
+        FATAL,
+        lambda root: small(root, EPOCHS).write_text("0\n1\nzero 0\n"),
+        starts=False,
+    ),
+    Damage(
+        "leader-epochs-of-a-wrong-count",
+        Kind.EPOCHS,
+        FATAL,
+        lambda root: small(root, EPOCHS).write_text("0\n3\n0 0\n"),
+        starts=False,
+    ),
+    Damage("leader-epochs-missing", Kind.EPOCHS, HURT, lambda root: small(root, EPOCHS).unlink()),
+    Damage(
+        "leader-epochs-forget-one",
+        Kind.EPOCHS,
+        HURT,
+        lambda root: small(root, EPOCHS).write_text("0\n1\n0 0\n"),
+    ),
+    # ---- leftovers
+    Damage("deleted-files", Kind.LEFTOVER, NOTE, lambda root: leave(root, ".deleted")),
+    Damage("cleaned-files", Kind.LEFTOVER, NOTE, lambda root: leave(root, ".cleaned")),
+    Damage("swap-files", Kind.LEFTOVER, NOTE, swap_segment),
+    Damage("split-cut-short", Kind.LEFTOVER, NOTE, split_segment, tracker="KAFKA-6264"),
+    # ---- topic ids and directories
+    Damage("topic-id-missing", Kind.TOPIC_ID, LOSS, lambda root: small(root, TOPIC_ID).unlink()),
+    Damage(
+        "topic-id-empty",
+        Kind.TOPIC_ID,
+        FATAL,
+        lambda root: small(root, TOPIC_ID).write_bytes(b""),
+        starts=False,
+    ),
+    Damage(
+        "topic-id-is-noise",
+        Kind.TOPIC_ID,
+        FATAL,
+        lambda root: small(root, TOPIC_ID).write_bytes(noise(43)),
+        starts=False,
+    ),
+    Damage(
+        "topic-made-again",
+        Kind.STRAY,
+        LOSS,
+        lambda root: small(root, TOPIC_ID).write_text(OTHER_ID),
+    ),
+    Damage(
+        "partition-of-no-topic",
+        Kind.STRAY,
+        LOSS,
+        lambda root: (
+            rename(root, "golden-none-0", "unknown-7"),
+            (root / "unknown-7" / TOPIC_ID).write_text(OTHER_ID),
+        ),
+    ),
+    Damage(
+        "foreign-directory",
+        Kind.FOREIGN,
+        FATAL,
+        lambda root: ((root / "backup").mkdir(), (root / "backup" / "notes.txt").write_text("hello")),
+        starts=False,
+    ),
+    Damage(
+        "foreign-directory-with-a-dash",
+        Kind.FOREIGN,
+        FATAL,
+        lambda root: (root / "my-files").mkdir(),
+        starts=False,
+    ),
+    Damage(
+        "lost-and-found",
+        Kind.FOREIGN,
+        FATAL,
+        lambda root: (root / "lost+found").mkdir(),
+        starts=False,
+        fixed=False,
+    ),
+    Damage(
+        "partition-spelt-otherwise",
+        Kind.FOREIGN,
+        WARNING,
+        lambda root: rename(root, "golden-none-0", "golden-none-00"),
+        fixed=False,
+    ),
+    Damage(
+        "marked-for-deletion",
+        Kind.MARKED,
+        NOTE,
+        lambda root: rename(root, "golden-none-0", f"golden-none-0.{'a' * 32}-delete"),
+    ),
+    Damage(
+        "marked-as-stray",
+        Kind.MARKED,
+        WARNING,
+        lambda root: rename(root, "golden-none-0", f"golden-none-0.{'a' * 32}-stray"),
+    ),
+    Damage(
+        "marked-as-future",
+        Kind.MARKED,
+        WARNING,
+        lambda root: shutil.copytree(root / "golden-none-0", root / f"golden-none-0.{'a' * 32}-future"),
+    ),
+    # ---- two disks
+    Damage("partition-on-two-disks", Kind.DUPLICATE, FATAL, twin, two_disks=True, starts=False),
+    Damage(
+        "disk-of-another-cluster",
+        Kind.IDENTITY,
+        FATAL,
+        other_cluster,
+        two_disks=True,
+        starts=False,
+        fixed=False,
+    ),
+    Damage(
+        "directory-id-twice",
+        Kind.IDENTITY,
+        FATAL,
+        same_directory_id,
+        two_disks=True,
+        starts=False,
+        fixed=False,
+    ),
+    Damage(
+        "second-disk-without-identity",
+        Kind.IDENTITY,
+        FATAL,
+        lambda root: (second(root) / "meta.properties").unlink(),
+        two_disks=True,
+        starts=False,
+    ),
+    Damage(
+        "second-disk-with-a-bad-identity",
+        Kind.IDENTITY,
+        FATAL,
+        lambda root: (second(root) / "meta.properties").write_text("version=1\n"),
+        two_disks=True,
+        starts=False,
+    ),
+    Damage(
+        "metadata-log-on-two-disks",
+        Kind.METADATA,
+        FATAL,
+        lambda root: shutil.copytree(root / "__cluster_metadata-0", second(root) / "__cluster_metadata-0"),
+        two_disks=True,
+        starts=False,
+        fixed=False,
+    ),
+    # ---- files of a root
+    Damage(
+        "identity-missing",
+        Kind.IDENTITY,
+        FATAL,
+        lambda root: (root / "meta.properties").unlink(),
+        starts=False,
+        fixed=False,
+    ),
+    Damage(
+        "recovery-points-are-noise",
+        Kind.CHECKPOINT,
+        FATAL,
+        lambda root: (root / "recovery-point-offset-checkpoint").write_bytes(noise(60)),
+        starts=False,
+    ),
+    Damage(
+        "high-watermarks-cut",
+        Kind.CHECKPOINT,
+        FATAL,
+        lambda root: cut(root / "replication-offset-checkpoint", 30),
+        starts=False,
+    ),
+    Damage(
+        "cleaner-offsets-of-a-wrong-count",
+        Kind.CHECKPOINT,
+        FATAL,
+        lambda root: (root / "cleaner-offset-checkpoint").write_text("0\n9\ngolden-none 0 5\n"),
+        starts=False,
+    ),
+    Damage(
+        "high-watermark-past-the-end",
+        Kind.CHECKPOINT,
+        WARNING,
+        lambda root: write_line(root, "replication-offset-checkpoint", "golden-none 0 9999999"),
+    ),
+    Damage(
+        "log-start-past-the-end",
+        Kind.EMPTIED,
+        LOSS,
+        lambda root: write_line(root, "log-start-offset-checkpoint", "golden-none 0 9999999"),
+    ),
+    Damage(
+        "journal-is-noise", Kind.JOURNAL, HURT, lambda root: (root / "tidelog-journal").write_bytes(noise(80))
+    ),
+    Damage(
+        "quorum-state-cut",
+        Kind.METADATA,
+        FATAL,
+        lambda root: (root / "__cluster_metadata-0" / "quorum-state").write_text('{"leaderId":'),
+        starts=False,
+    ),
+    Damage(
+        "bootstrap-checkpoint-cut",
+        Kind.METADATA,
+        FATAL,
+        lambda root: cut(root / "bootstrap.checkpoint", 40),
+        starts=False,
+    ),
+    Damage(
+        "metadata-log-torn",
+        Kind.TRUNCATION,
+        LOSS,
+        lambda root: cut(log(root, "__cluster_metadata-0"), 60),
+    ),
+    Damage(
+        "log-nobody-may-read", Kind.PERMISSION, FATAL, lambda root: hide(log(root, number=1)), starts=False
+    ),
+    Damage("unclean-shutdown", Kind.UNCLEAN, WARNING, lambda root: None, clean=False, tracker="KAFKA-10471"),
+    # ---- nothing is broken, but a broker does what may surprise
+    Damage(
+        "hanging-transaction",
+        Kind.TRANSACTION,
+        WARNING,
+        lambda root: None,
+        partition="golden-txn-0",
+        tracker="KAFKA-14402",
+    ),
+    Damage("timestamps-in-the-future", Kind.FUTURE, NOTE, future_times, partition="golden-multi-0"),
+]

@@ -1,0 +1,137 @@
+"""What doctor says Kafka's loader will do, against Kafka's log class, over random damages."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.golden import GOLDEN
+from tests.manager.damage import DATA_CONFIG, damage
+from tests.manager.test_recovery import NAMES, NOW_MS, settled_epochs
+from tidelog.config import LogConfig
+from tidelog.doctor.changes import ChangeKind
+from tidelog.doctor.forecast import Forecast, Start, forecast_load
+from tidelog.storage import LOCAL
+
+if TYPE_CHECKING:
+    from tests.oracle import Oracle
+
+pytestmark = pytest.mark.oracle
+
+SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
+CONFIG = LogConfig.from_properties(DATA_CONFIG)
+
+
+def damage_index(directory: Path, dice: random.Random) -> str:
+    """Hurt one of the index files; not the last segment's, which a clean start takes on trust."""
+    last = max(directory.glob("*.log")).stem
+    files = [
+        path for path in sorted(directory.iterdir()) if path.suffix in SUFFIXES[1:] and path.stem != last
+    ] or [directory / f"{last}.timeindex"]
+    file = dice.choice(files)
+    data = bytearray(file.read_bytes())
+    kind = dice.choice(["gone", "cut", "zeros", "noise", "empty"])
+    match kind:
+        case "gone":
+            file.unlink()
+            return f"{file.name} gone"
+        case "cut":
+            del data[len(data) - min(len(data), dice.randrange(1, 20)) :]
+        case "zeros":
+            data += bytes(8 * dice.randrange(1, 9))
+        case "noise":
+            data = bytearray(dice.randbytes(len(data)))
+        case _:
+            data.clear()
+    file.write_bytes(data)
+    return f"{kind} {file.name}"
+
+
+def predicted(directory: Path, forecast: Forecast) -> dict[str, bytes]:
+    """The files that the forecast leaves."""
+    found = {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
+    for one in forecast.changes:
+        name = Path(one.path).name
+        match one.kind:
+            case ChangeKind.REMOVE:
+                del found[name]
+            case ChangeKind.CUT:
+                found[name] = found[name][: one.size]
+            case ChangeKind.WRITE:
+                found[name] = one.data
+            case ChangeKind.MOVE:
+                assert one.source is not None
+                found[name] = found.pop(Path(one.source).name)[: one.size]
+    return found
+
+
+def compare(oracle: Oracle, tmp_path: Path, seed: int, count: int) -> int:
+    """How many damaged logs Kafka loads, each exactly as it was foretold."""
+    dice = random.Random(seed)
+    cases = []
+    for number in range(count):
+        source = GOLDEN / "clean" / dice.choice(NAMES)
+        ours = Path(shutil.copytree(source, tmp_path / "ours" / f"t-{number}"))
+        bases = sorted(int(log.stem) for log in ours.glob("*.log"))
+        point = dice.choice([0, dice.choice(bases), dice.choice(bases) + dice.randrange(100), 10**6])
+        what = []
+        if dice.random() < 0.7:
+            what.append(damage(ours, dice.choice([0, point]), dice))
+        if not what or dice.random() < 0.4:
+            what.append(damage_index(ours, dice))
+        theirs = Path(shutil.copytree(ours, tmp_path / "kafka" / ours.name))
+        last = max(source.glob("*.log")).stem
+        clean = dice.random() < 0.2 and not any(last in each for each in what)
+        start = Start(clean, point, 333 if "trimmed" in source.name else 0, None, NOW_MS)
+        cases.append((source.name, what, ours, theirs, start))
+    asked = [
+        {
+            "dir": str(theirs),
+            "config": dict(DATA_CONFIG),
+            "log_start": start.log_start_offset,
+            "recovery_point": start.recovery_point,
+            "now_ms": NOW_MS,
+            "clean": start.clean,
+        }
+        for _, _, _, theirs, start in cases
+    ]
+    answers = oracle.programs.ask("tidelog.oracle.Recover", {"cases": asked})
+    loaded = 0
+    for (name, what, ours, theirs, start), answer in zip(cases, answers, strict=True):
+        told = (name, what, start, answer)
+        forecast = forecast_load(LOCAL, str(ours), CONFIG, start)
+        assert (forecast.error is not None) == ("threw" in answer), (*told, forecast.error)
+        if "threw" in answer:
+            continue
+        loaded += 1
+        assert forecast.log_start_offset == answer["log_start_offset"], told
+        assert forecast.log_end_offset == answer["log_end_offset"], told
+        left = predicted(ours, forecast)
+        # Of a log that was closed cleanly, the last time index is written at its next close, not when loaded.
+        aside = f"{max(answer['base_offsets']):020}.timeindex" if start.clean else ""
+        for suffix in SUFFIXES:
+            kafkas = {path.name: path.read_bytes() for path in theirs.glob(f"*{suffix}")}
+            ours_then = {one: data for one, data in left.items() if one.endswith(suffix)}
+            for files in (kafkas, ours_then):
+                files.pop(aside, None)
+            assert ours_then == kafkas, (*told, suffix)
+        epochs = "leader-epoch-checkpoint"
+        settled = settled_epochs(
+            (theirs / epochs).read_text(), forecast.log_start_offset, forecast.log_end_offset
+        )
+        assert left[epochs].decode() == settled, told
+    return loaded
+
+
+def test_the_forecast_is_what_kafka_does(oracle: Oracle, tmp_path: Path) -> None:
+    assert compare(oracle, tmp_path, seed=1, count=40) > 30
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [2, 3])
+def test_many_forecasts_are_what_kafka_does(oracle: Oracle, tmp_path: Path, seed: int) -> None:
+    assert compare(oracle, tmp_path, seed=seed, count=160) > 120
