@@ -2,6 +2,7 @@
 
 open              root directories, as a broker keeps them: a `Store` of `Topic`s of `Partition`s
 scan              directories at rest or in use, as Arrow record batches
+groups            consumer groups from the disk      transactions      transactions from the disk
 Log               one partition on its own
 Record, Header    what is appended and read
 Codec             how batches are compressed
@@ -18,6 +19,7 @@ from tidelog.lazy import lazy_names
 if TYPE_CHECKING:
     from tidelog import errors
     from tidelog.log.log import Log
+    from tidelog.manager.coordinators.tables import groups, transactions
     from tidelog.manager.store.opener import open_store as open
     from tidelog.manager.store.partition import Partition
     from tidelog.manager.store.store import Store
@@ -39,8 +41,10 @@ __all__ = [
     "TopicPartition",
     "__version__",
     "errors",
+    "groups",
     "open",
     "scan",
+    "transactions",
 ]
 
 # Imported at first use: `import tidelog` and the command's start-up stay light.
@@ -56,7 +60,9 @@ __getattr__, __dir__ = lazy_names(
         "Topic": "tidelog.manager.store.topics",
         "TopicPartition": "tidelog.types",
         "errors": "tidelog.errors",
+        "groups": "tidelog.manager.coordinators.tables",
         "open": "tidelog.manager.store.opener:open_store",
         "scan": "tidelog.scanning.reader",
+        "transactions": "tidelog.manager.coordinators.tables",
     },
 )

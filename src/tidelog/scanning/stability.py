@@ -17,6 +17,7 @@ from tidelog.errors import CorruptRecordError
 from tidelog.index import AbortedTxn
 from tidelog.log.producers.markers import read_markers
 from tidelog.log.producers.producers import ProducerStateManager
+from tidelog.log.producers.sequences import ProducerState
 from tidelog.records.windows import Window
 from tidelog.scanning.partitions import Partition, SegmentFacts
 from tidelog.scanning.plan import segments_in_range
@@ -131,6 +132,13 @@ class Transactions:
             if not damage_ends_it or producers is None or producers.first_undecided_offset is not None:
                 raise
             return end
+
+    @property
+    def open_producers(self) -> list[ProducerState]:
+        """The producers whose transaction was open at the last look, by its first offset."""
+        states = [] if self._producers is None else list(self._producers.producers.values())
+        found = [(one.txn_first_offset, one) for one in states if one.txn_first_offset is not None]
+        return [one for _, one in sorted(found, key=lambda pair: pair[0])]
 
     def salvaged(self, partition: Partition, end: int) -> int:
         """The last stable offset as far as the sound batches tell."""

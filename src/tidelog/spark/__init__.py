@@ -5,6 +5,7 @@
     runtime      sessions, and jobs over splits
     exporting    topics -> Parquet                       ingesting    anything that Spark reads -> topics
     compaction   compacted topics                        upkeep       verify, reindex, retention, trim
+    coordinators groups and transactions from the disk
     profiling    what is in topics, by hour              pipeline     jobs one after the other
 
 `pyspark` is an extra; nothing here is imported before it is used. Importing this package makes Spark's
@@ -19,6 +20,7 @@ from tidelog.spark.runtime.sessions import choose_python
 
 if TYPE_CHECKING:
     from tidelog.spark.compaction.job import compact
+    from tidelog.spark.coordinators.frames import groups, transactions
     from tidelog.spark.exporting.job import export
     from tidelog.spark.exporting.parquet import ParquetSettings
     from tidelog.spark.ingesting.job import Columns, FileSource, ingest
@@ -36,6 +38,7 @@ __all__ = [
     "ParquetSettings",
     "compact",
     "export",
+    "groups",
     "ingest",
     "plan",
     "profile",
@@ -44,6 +47,7 @@ __all__ = [
     "reindex",
     "retention",
     "session",
+    "transactions",
     "trim",
     "verify",
 ]
@@ -56,6 +60,8 @@ _LAZY = {
     "MissingDependencyError": "tidelog.spark.runtime.sessions",
     "ParquetSettings": "tidelog.spark.exporting.parquet",
     "export": "tidelog.spark.exporting.job",
+    "groups": "tidelog.spark.coordinators.frames",
+    "transactions": "tidelog.spark.coordinators.frames",
     "plan": "tidelog.spark.source.plans",
     "profile": "tidelog.spark.profiling.job",
     "quiet_session": "tidelog.spark.runtime.sessions",

@@ -1,0 +1,1 @@
+"""Groups and transactions from the files of their coordinators, as frames."""
