@@ -21,8 +21,10 @@ PUBLIC = {
     "Topic",
     "TopicPartition",
     "errors",
+    "groups",
     "open",
     "scan",
+    "transactions",
 }
 LAZY = ("cleanup", "index", "log", "manager", "records", "scanning", "segment")
 
