@@ -36,6 +36,15 @@ POM = Path(__file__).with_name("pom.xml")
 MAVEN_LIMIT_S = 240.0
 """Less than a test's time limit, so that a stuck download is told as such."""
 
+SHORT_LIVED_JVM = (
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    "-XX:+UnlockDiagnosticVMOptions",
+    "-XX:-BytecodeVerificationRemote",
+    "-Xmx1g",
+)
+"""For programs that live for a second: most of it is loading Kafka's classes."""
+
 KAFKA_THREW = 3
 """The exit code of a program to say that Kafka threw (java/Program.java)."""
 
@@ -112,7 +121,7 @@ class Programs:
         request: dict[str, Any],
         *,
         limit_s: float = 120.0,
-        jvm: Sequence[str] = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx1g"),
+        jvm: Sequence[str] = SHORT_LIVED_JVM,
     ) -> list[Any]:
         """Runs a program on a JSON request; its answer, one object per line.
 
