@@ -19,10 +19,11 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TypeVar
 
-from tidelog.errors import DataLossError, InvalidIndexError, InvalidInputError
+from tidelog.errors import DataLossError, InvalidInputError
 from tidelog.index import OffsetIndex, TimeIndex
 from tidelog.layout.partitions import PartitionFiles
-from tidelog.layout.roots import TAKEN_AS_EMPTY, warn_once
+from tidelog.layout.roots import warn_once
+from tidelog.scanning.roots import Root
 from tidelog.scanning.volumes import (
     FileView,
     RemoteVolume,
@@ -31,10 +32,8 @@ from tidelog.scanning.volumes import (
     open_volume,
     read_topic_id,
 )
-from tidelog.storage import Directory, FileState
-from tidelog.storage.checkpoints import parse_offsets
+from tidelog.storage import Directory
 from tidelog.storage.files import parent
-from tidelog.storage.local import state_of
 from tidelog.storage.lock import holder_of
 from tidelog.storage.names import (
     CLUSTER_METADATA_TOPIC,
@@ -46,13 +45,12 @@ from tidelog.storage.names import (
     parse_partition_directory,
 )
 from tidelog.storage.remote import glob_directories
-from tidelog.storage.write_journal import JOURNAL_FILE, PendingPartition, parse_journal
+from tidelog.storage.write_journal import JOURNAL_FILE
 from tidelog.types import TopicPartition
 
 __all__ = [
     "Partition",
     "Paths",
-    "Root",
     "SegmentFacts",
     "find_partitions",
     "list_partitions",
@@ -71,69 +69,8 @@ _TRIES = 10
 _PAUSES_S = (0.001, 0.005, 0.02, *(0.1 for _ in range(20)))
 """Between looks at segments that their writer is about to replace."""
 
-_LOG_START_CHECKPOINT = "log-start-offset-checkpoint"
 _MANY_PARTITIONS = 16
 """From so many on, an object store is asked for all their files at once."""
-_HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
-
-
-class Root:
-    """The directory that holds partitions: what its checkpoints say, each read at first use."""
-
-    def __init__(self, url: str, *, has_journal: bool = True) -> None:
-        """`has_journal` may be False if it is known that there is no journal of bulk writes."""
-        self.url = url
-        self._has_journal = has_journal
-        self._journal_state: FileState | None = None
-        self._journal_pending: dict[TopicPartition, PendingPartition] = {}
-        self._pending_before = self._pending()  # before anything in here is looked at
-
-    def again(self) -> Root:
-        """The same directory, to be looked at again."""
-        return Root(self.url, has_journal=self._has_journal)
-
-    def pending(self, name: TopicPartition) -> PendingPartition | None:
-        """How a partition was before a bulk write that is being published, or was left half published."""
-        return self._pending_before.get(name) or self._pending().get(name)
-
-    def _pending(self) -> dict[TopicPartition, PendingPartition]:
-        if not self._has_journal:
-            return {}
-        path = f"{self.url}/{JOURNAL_FILE}"
-        try:
-            state = None if "://" in path else state_of(path)
-            if state is not None and state == self._journal_state:
-                return self._journal_pending  # it is replaced as a whole: this is the same file
-            data = open_volume(self.url).content(JOURNAL_FILE)
-        except OSError:
-            return {}
-        pending = parse_journal(data, path).pending
-        self._journal_state = state
-        self._journal_pending = (
-            {} if pending is None else {one.topic_partition: one for one in pending.partitions}
-        )
-        return self._journal_pending
-
-    @cached_property
-    def log_starts(self) -> dict[TopicPartition, int]:
-        """Log start offsets; empty without the file."""
-        return self._offsets(_LOG_START_CHECKPOINT) or {}
-
-    @cached_property
-    def high_watermarks(self) -> dict[TopicPartition, int] | None:
-        """High watermarks; None without the file."""
-        return self._offsets(_HIGH_WATERMARK_CHECKPOINT)
-
-    def _offsets(self, name: str) -> dict[TopicPartition, int] | None:
-        try:
-            data = open_volume(self.url).content(name)
-        except OSError:
-            return None
-        try:
-            return parse_offsets(data, f"{self.url}/{name}")
-        except InvalidIndexError as error:  # as Kafka does: a checkpoint that is damaged tells nothing
-            warn_once(f"{error}; {TAKEN_AS_EMPTY}")
-            return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,9 @@ from tidelog.cli.actions.reading import Selection, read_tasks
 from tidelog.cli.options.filters import RecordFilter
 from tidelog.cli.render.output import Output
 from tidelog.errors import DataLossError, InvalidInputError
-from tidelog.scanning.partitions import Partition, Root, look_steadily
+from tidelog.scanning.partitions import Partition, look_steadily
 from tidelog.scanning.ranges import OffsetRange
+from tidelog.scanning.roots import Root
 from tidelog.scanning.stability import LogTail, Transactions, log_tail
 from tidelog.scanning.tasks import ScanTask
 from tidelog.types import TopicPartition
