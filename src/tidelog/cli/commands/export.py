@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-from tidelog.cli.app import Debug, Json, app
-from tidelog.cli.declare import Argument, Option
+from tidelog.cli.app import INTERRUPTED, Debug, Json, app
+from tidelog.cli.declare import Argument, Exit, Option
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from threading import Event
+
     from tidelog.cli.render.output import Output
+    from tidelog.spark.exporting.following import FollowedRun
 
 __all__ = ["export"]
 
@@ -78,6 +82,20 @@ def export(
         ),
     ] = None,
     skip_damage: Annotated[bool, Option("--skip-damage", help="Skip data that is damaged or gone.")] = False,
+    follow: Annotated[bool, Option("--follow", help="Export again and again, until Ctrl-C.")] = False,
+    every: Annotated[
+        int, Option("--every", metavar="SECONDS", help="With --follow, the time between two runs.", min=1)
+    ] = 10,
+    every_mb: Annotated[
+        int | None,
+        Option(
+            "--every-mb",
+            metavar="N",
+            help="With --follow, run earlier when the logs have grown by N megabytes.",
+            min=1,
+            show_default=False,
+        ),
+    ] = None,
     spark: Annotated[str, Option("--spark", metavar="MASTER", help="Spark's master.")] = "local[*]",
     json: Json = False,
     debug: Debug = False,
@@ -87,6 +105,8 @@ def export(
     Each run continues where the last one ended. Parquet files are in TARGET/topic=/partition=/date=, and the
     next run completes a run that failed or was killed. A table gets all rows of a run in one commit, which
     also has the end offsets. On a cluster, all workers must reach TARGET and PATH.
+
+    --follow prints a line for each run that added records; `behind` counts records appended meanwhile.
     """
     from contextlib import ExitStack
 
@@ -95,28 +115,86 @@ def export(
     from tidelog.cli.render.spark_progress import Reporter
     from tidelog.spark import ParquetSettings, quiet_session
     from tidelog.spark import export as run_export
+    from tidelog.spark.exporting.following import follow as follow_runs
+    from tidelog.spark.exporting.job import source_options
 
     output = make_output(json=json)
     with quiet_session(spark) as session, ExitStack() as stack:
-        rows = run_export(
-            session,
-            paths,
-            to,
-            format=format,
-            topics=topic or None,
-            value_format=values,
-            schema=schema,
-            evolve=evolve,
-            isolation=isolation,
-            include_headers=headers,
-            include_batch_facts=batch_facts,
-            fail_on_data_loss=not skip_damage,
-            settings=ParquetSettings(file_bytes=file_mb << 20),
-            partition_by=partition_by or None,
-            table_options=parse_settings(table_option or [], "--table-option"),
-            report=Reporter(output, stack, "exporting"),
-        ).toArrow()
-    _show(output, rows.to_pylist())
+
+        def run() -> list[dict[str, Any]]:
+            rows = run_export(
+                session,
+                paths,
+                to,
+                format=format,
+                topics=topic or None,
+                value_format=values,
+                schema=schema,
+                evolve=evolve,
+                isolation=isolation,
+                include_headers=headers,
+                include_batch_facts=batch_facts,
+                fail_on_data_loss=not skip_damage,
+                settings=ParquetSettings(file_bytes=file_mb << 20),
+                partition_by=partition_by or None,
+                table_options=parse_settings(table_option or [], "--table-option"),
+                report=None if follow else Reporter(output, stack, "exporting"),
+            )
+            found: list[dict[str, Any]] = rows.toArrow().to_pylist()
+            return found
+
+        if follow:
+            selected = source_options(paths, topic or None, isolation, not skip_damage)
+            every_bytes = None if every_mb is None else every_mb << 20
+            stop = _stop_on_interrupt()
+            try:
+                _show_runs(
+                    output, follow_runs(run, selected, every_s=every, every_bytes=every_bytes, stop=stop)
+                )
+            except Exception:
+                if not stop.is_set():  # a task that Ctrl-C has ended fails the run
+                    raise
+            raise Exit(INTERRUPTED)
+        rows = run()
+    _show(output, rows)
+
+
+def _stop_on_interrupt() -> Event:
+    """Set by the first Ctrl-C, so that the run in progress can end; the second one interrupts it."""
+    import signal
+    from threading import Event
+
+    stop = Event()
+
+    def interrupt(*_: object) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    signal.signal(signal.SIGINT, interrupt)
+    return stop
+
+
+def _show_runs(output: Output, runs: Iterator[FollowedRun]) -> None:
+    """A line for each run that added something, or could not."""
+    from tidelog.cli.render.output import Column
+
+    names = ["records", "files", "bytes_written", "seconds", "behind"]
+    columns = [Column(name, name.replace("_", " "), right=True) for name in names]
+
+    def lines() -> Iterator[list[int | float]]:
+        for run in runs:
+            if run.refused is not None:
+                output.warn(run.refused)
+            elif run.records:
+                yield [run.records, run.files, run.bytes_written, round(run.seconds, 3), run.behind]
+                output.flush()
+
+    if output.terminal:
+        for line in lines():  # a table of many rows would wait until it fills a page
+            output.table(columns, [line])
+    else:
+        output.table(columns, lines())
 
 
 def _show(output: Output, rows: list[dict[str, Any]]) -> None:

@@ -34,7 +34,7 @@ from tidelog.tables.table import Done, TableFormat
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["REPORT_SCHEMA", "export"]
+__all__ = ["REPORT_SCHEMA", "export", "export_tasks", "plan_export", "source_options"]
 
 _MIN_SPLIT_BYTES = 32 << 20
 _MAX_SPLIT_BYTES = 512 << 20
@@ -89,7 +89,7 @@ def export(
     with progress.
     """
     kind = table_format(format)
-    options = _options(path, topics, isolation, fail_on_data_loss)
+    options = source_options(path, topics, isolation, fail_on_data_loss)
     values = _value_format(value_format, schema, evolve)
     columns = ["key", "value", "offset", "timestamp", "timestampType"]
     columns += ["headers"] if include_headers else []
@@ -167,9 +167,10 @@ def _run(
     return rows
 
 
-def _options(
+def source_options(
     path: str | Path | Iterable[str | Path], topics: str | Iterable[str] | None, isolation: str, fail: bool
 ) -> SourceOptions:
+    """What is to be exported, as an option of the source."""
     paths = (str(path),) if isinstance(path, (str, Path)) else tuple(str(each) for each in path)
     options = SourceOptions(
         paths, fail_on_data_loss=fail, committed_only=is_committed(isolation), include_control_records=False
