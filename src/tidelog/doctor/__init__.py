@@ -5,7 +5,7 @@
     forecast      what Kafka's loader does with a log, rehearsed in memory (`changes`: file by file)
     partitions    one partition; `roots`, `permissions`: what lies around it
     examining     all of it together
-    mending       how a partition's files would be in order; `repairs`: the plan (`plans`) for a broker's disks
+    mending       how a partition's files would be in order; `repairs`: the plan (`plans`) for all disks
     applying      carrying a plan out and undoing it; `quarantine`: what is kept meanwhile
     fixing        from examination to undo
 

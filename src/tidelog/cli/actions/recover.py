@@ -52,12 +52,8 @@ def recover_path(
     broker = RootOptions(properties).broker
     config = parse_settings(settings)
     LogConfig.from_properties(config, broker.topic_defaults)
-    fs: FileSystem = LOCAL
-    keeping = None
-    if not dry_run and not discard:
-        if keep is not None:
-            keep.mkdir(parents=True, exist_ok=True)
-        fs = keeping = KeepingFileSystem(LOCAL, None if keep is None else str(keep.absolute()))
+    keeping = None if dry_run or discard else _keeping(keep)
+    fs: FileSystem = LOCAL if keeping is None else keeping
     with LoadBar(output) as tell:
         if is_partition(LOCAL, directory):
             results = [
@@ -93,6 +89,13 @@ def recover_path(
     for name, size in keeping.kept if keeping is not None else ():
         output.say(f"kept {size} bytes in {name}")
     return FOUND_WRONG if failed else 0
+
+
+def _keeping(directory: Path | None) -> KeepingFileSystem:
+    """Files, of which what is cut is kept in a directory, or beside the log."""
+    if directory is not None:
+        directory.mkdir(parents=True, exist_ok=True)
+    return KeepingFileSystem(LOCAL, None if directory is None else str(directory.absolute()))
 
 
 def _recovered_row(one: Recovered) -> Sequence[Cell]:
