@@ -62,3 +62,33 @@ def test_bad_options(tmp_path: Path) -> None:
         direct(tmp_path, corrupt="maybe")
     with pytest.raises(InvalidInputError, match="option table: must be records or losses, not 'lost'"):
         direct(tmp_path, table="lost")
+
+
+def test_an_export_goes_on_past_a_damaged_end(spark: Any, tmp_path: Path) -> None:
+    from tidelog.spark import export
+
+    directory = golden_copy("golden-none-0", tmp_path)
+    last = sorted(directory.glob("*.log"))[-1]
+    data = bytearray(last.read_bytes())
+    start = len(data) - 2000
+    data[start : start + 10] = bytes(10)
+    last.write_bytes(data)
+    losses: list[Any] = []
+    kept = tidelog.scan(directory, corrupt="skip", on_loss=losses.append).read_all()
+    assert len(losses) == 1
+    report = export(spark, directory, tmp_path / "out", fail_on_data_loss=False)
+    assert sum(row.records for row in report.collect()) == kept.num_rows
+
+
+def test_streams_have_neither_stop_nor_losses(tmp_path: Path) -> None:
+    from pyspark.sql.types import StructType
+
+    from tidelog.spark.source.data_source import TidelogSource
+
+    golden_copy("golden-none-0", tmp_path)
+    for options, message in (
+        ({"corrupt": "stop"}, "does not stop"),
+        ({"table": "losses"}, "in a batch query"),
+    ):
+        with pytest.raises(InvalidInputError, match=message):
+            TidelogSource({"path": str(tmp_path), **options}).streamReader(StructType())

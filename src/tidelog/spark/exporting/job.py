@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.errors import DataLossError, InvalidInputError
 from tidelog.records.schema import BATCH_FACTS
+from tidelog.scanning.losses import Corrupt
 from tidelog.scanning.partitions import Partition
 from tidelog.scanning.ranges import OffsetRange, is_committed, range_bytes
 from tidelog.scanning.splits import Split, plan_splits
@@ -173,7 +174,11 @@ def source_options(
     """What is to be exported, as an option of the source."""
     paths = (str(path),) if isinstance(path, (str, Path)) else tuple(str(each) for each in path)
     options = SourceOptions(
-        paths, fail_on_data_loss=fail, committed_only=is_committed(isolation), include_control_records=False
+        paths,
+        fail_on_data_loss=fail,
+        corrupt=Corrupt.FAIL if fail else Corrupt.SKIP,
+        committed_only=is_committed(isolation),
+        include_control_records=False,
     )
     if topics is None:
         return options

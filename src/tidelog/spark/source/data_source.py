@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
+from tidelog.scanning.losses import Corrupt
 from tidelog.spark.runtime.shipping import Shipped
 from tidelog.spark.source.batch import BatchReader
 from tidelog.spark.source.offsets import select_partitions
@@ -57,6 +58,8 @@ class TidelogSource(Shipped, DataSource):
         """A stream of the columns in `schema`."""
         if self._options.table != "records":
             raise bad_option("table", f"{self._options.table} can only be read in a batch query")
+        if self._options.corrupt is Corrupt.STOP:
+            raise bad_option("corrupt", "a stream does not stop: choose fail or skip")
         from tidelog.spark.source.streaming import StreamReader
 
         return StreamReader(self._options, Wanted.of(schema))

@@ -36,6 +36,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from tidelog.scanning.listings import Listings
+from tidelog.scanning.losses import Corrupt
 from tidelog.scanning.partitions import Partition
 from tidelog.scanning.stability import LogTail, Transactions, log_tail
 from tidelog.spark.runtime.shipping import Shipped
@@ -140,7 +141,7 @@ class Ends:
 
     def _look(self, partition: Partition) -> LogEnds:
         options, name = self._options, partition.topic_partition
-        tail = log_tail(partition, self._tails.get(name), damage_ends_it=not options.fail_on_data_loss)
+        tail = log_tail(partition, self._tails.get(name), damage_ends_it=options.corrupt is Corrupt.SKIP)
         self._tails[name] = tail
         limit = limit_end(partition, options, tail.end_offset)
         if not options.committed_only:
