@@ -248,8 +248,8 @@ def test_partition_columns(spark: SparkSession, kind: Kind) -> None:
         kind.export(spark, log, partition_by=["key"])
 
 
-class TestTwoExportsAtOnce:
-    """Without a lock, as in an object store: the commits decide."""
+class Appending:
+    """Commits of files, one after the other, without Spark."""
 
     T0, T1 = TopicPartition("events", 0), TopicPartition("events", 1)
 
@@ -280,6 +280,10 @@ class TestTwoExportsAtOnce:
         before = Done({name: first} if first else {}, {name: "id"} if first else {})
         table.append(f"data/{run}", [file], before, Done({name: end}, {name: "id"}))
 
+
+class TestTwoExportsAtOnce(Appending):
+    """Without a lock, as in an object store: the commits decide."""
+
     def test_of_the_same_partition_one_is_refused(self, table: Kind) -> None:
         a, b = table.open(), table.open()
         self.add(table, a, self.T0, 0, 10, "a")
@@ -306,6 +310,59 @@ class TestTwoExportsAtOnce:
         self.add(table, mine, self.T0, 0, 10, "a")
         assert table.read()["more"].null_count == 10
         assert mine.partition_by == table.open().partition_by == ("topic", "date")
+
+
+class TestTheTableIsMaintained(Appending):
+    """What others do to a table between two exports."""
+
+    def test_offsets_stay_when_history_is_cut_off(self, table: Kind) -> None:
+        for first in range(0, 30, 10):
+            self.add(table, table.open(), self.T0, first, first + 10, f"run-{first}")
+        if table.is_iceberg:
+            from pyiceberg.expressions import EqualTo
+
+            table.iceberg().delete(EqualTo("offset", 0))  # a snapshot without our offsets is the last
+            old = [each.snapshot_id for each in table.iceberg().snapshots()[:-1]]
+            table.iceberg().maintenance.expire_snapshots().by_ids(old).commit()
+            assert len(table.iceberg().snapshots()) == 1
+        else:
+            from deltalake import DeltaTable
+
+            DeltaTable(table.target).delete("offset = 0")
+            DeltaTable(table.target).optimize.compact()
+            DeltaTable(table.target).create_checkpoint()
+            for log in Path(table.target, "_delta_log").glob("*.json"):
+                log.unlink()  # as the cleanup does when they are old enough
+        assert table.open().done({self.T0: "id"}) == Done({self.T0: 30}, {self.T0: "id"})
+        assert sorted(table.read()["offset"].to_pylist()) == list(range(1, 30))
+
+    def test_offsets_go_back_with_an_iceberg_table_that_is_rolled_back(self, table: Kind) -> None:
+        if not table.is_iceberg:
+            pytest.skip("Delta keeps app transactions when a table is restored")
+        for first in range(0, 30, 10):
+            self.add(table, table.open(), self.T0, first, first + 10, f"run-{first}")
+        second = table.iceberg().snapshots()[1].snapshot_id
+        table.iceberg().manage_snapshots().rollback_to_snapshot(second).commit()
+        assert table.read().num_rows == 20
+        assert table.open().done({self.T0: "id"}).offsets == {self.T0: 20}
+        self.add(table, table.open(), self.T0, 20, 30, "again")
+        assert sorted(table.read()["offset"].to_pylist()) == list(range(30))
+
+    def test_an_iceberg_table_that_is_rolled_back_to_before_all_exports_is_refused(self, table: Kind) -> None:
+        if not table.is_iceberg:
+            pytest.skip("Delta keeps app transactions when a table is restored")
+        self.add(table, table.open(), self.T1, 0, 5, "first")
+        rows = table.read()
+        with table.iceberg().transaction() as other:
+            other.remove_properties("tidelog.offsets")
+            other.overwrite(rows)
+        old = table.iceberg().snapshots()
+        self.add(table, table.open(), self.T0, 0, 10, "run")
+        table.iceberg().maintenance.expire_snapshots().by_ids([old[0].snapshot_id]).commit()
+        before = old[-1].snapshot_id
+        table.iceberg().manage_snapshots().set_current_snapshot(snapshot_id=before).commit()
+        with pytest.raises(DataLossError, match="was rolled back to a snapshot that does not tell where"):
+            table.open().done({self.T0: "id"})
 
 
 def test_files_of_a_dead_run_are_removed_and_no_others(spark: SparkSession, kind: Kind) -> None:

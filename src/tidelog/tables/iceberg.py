@@ -217,15 +217,14 @@ class Iceberg:
             text = None if summary is None else summary.additional_properties.get(_OFFSETS)
             if text is not None:
                 return _parse(text, self.name)
-            if snapshot.parent_snapshot_id is None:
-                return {}
-            snapshot = self._table.snapshot_by_id(snapshot.parent_snapshot_id)
+            parent = snapshot.parent_snapshot_id  # None too if it has expired
+            snapshot = None if parent is None else self._table.snapshot_by_id(parent)
         text = self._table.properties.get(_OFFSETS)
         found = {} if text is None else _parse(text, self.name)
         if found.get("sequence", 0) > number:
             raise DataLossError(
-                f"{self.name} was rolled back to a snapshot whose history has expired, so nobody knows where "
-                "to continue: export to another table"
+                f"{self.name} was rolled back to a snapshot that does not tell where to continue: remove the "
+                f"property {_OFFSETS} to export everything again, or export to another table"
             )
         return found
 
