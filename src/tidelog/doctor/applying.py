@@ -14,6 +14,7 @@ repair that was killed at any point is undone the same way, and so is an undo.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -36,6 +37,7 @@ from tidelog.storage.names import CLEAN_SHUTDOWN_FILE
 __all__ = ["apply_actions", "changed_since", "empty", "undo"]
 
 _CHUNK = 8 << 20
+_END = 1 << 20
 
 
 def apply_actions(fs: FileSystem, root: str, actions: Iterable[Action], run: str) -> Manifest:
@@ -96,7 +98,14 @@ def _below(root: str, path: str) -> str:
 
 
 def _state(fs: FileSystem, path: str) -> tuple[int, int]:
-    return fs.stat(path).size, read_attributes(fs, path).mtime_ns
+    """A file's size, and a digest of its two ends: times need not survive a power cut."""
+    file = fs.open(path)
+    try:
+        size = file.size()
+        ends = hashlib.sha256(file.pread(min(size, _END), 0) + file.pread(_END, max(size - _END, 0)))
+        return size, int.from_bytes(ends.digest()[:7], "big")
+    finally:
+        file.close()
 
 
 # ---- doing
@@ -239,7 +248,7 @@ def _undo_cut(fs: FileSystem, manifest: Manifest, one: Kept) -> None:
 def _undo_write(fs: FileSystem, manifest: Manifest, one: Kept) -> None:
     place, path = manifest.at(one.place), manifest.at(one.path)
     if one.before is None:
-        if fs.exists(path):
+        if fs.exists(path) and not _is_back(fs, manifest, one):
             fs.unlink(path)
             fs.sync_directory(parent(path))
     elif fs.exists(place):
@@ -247,6 +256,12 @@ def _undo_write(fs: FileSystem, manifest: Manifest, one: Kept) -> None:
         if fs.exists(place):  # two names of one file: renaming does nothing
             fs.unlink(place)
         _restore(fs, path, one.before)
+
+
+def _is_back(fs: FileSystem, manifest: Manifest, one: Kept) -> bool:
+    """Whether what has the name of a new file is the old one: not yet taken away, or put back already."""
+    removed = [each for each in manifest.kept if each.act is Act.REMOVE and each.path == one.path]
+    return any(not fs.exists(manifest.at(each.place)) for each in removed)
 
 
 def _undo_remove(fs: FileSystem, manifest: Manifest, one: Kept) -> None:
@@ -314,13 +329,17 @@ def _forget(fs: FileSystem, manifest: Manifest) -> None:
         for entry in fs.list(full):
             if entry.name.endswith((".part", ".new")):
                 fs.unlink(f"{full}/{entry.name}")
+        fs.sync_directory(full)  # the manifest goes last, also on the disk
         with suppress(OSError):
             fs.remove_directory(full)
+            fs.sync_directory(parent(full))
             fs.remove_directory(parent(full))
+            fs.sync_directory(parent(parent(full)))
     for entry in fs.list(manifest.root):
         ours = entry.name.startswith(f".tidelog-quarantine-{manifest.run}-")
         if ours and entry.name.endswith((".part", ".new")):
             fs.unlink(f"{manifest.root}/{entry.name}")
+    fs.sync_directory(manifest.root)
     if manifest.state is RunState.UNDOING:
         for path, before in manifest.directories.items():
             if path:

@@ -74,7 +74,7 @@ class Manifest:
     directories: dict[str, Attributes] = field(default_factory=dict)
     """Directories whose entries changed, as they were."""
     after: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Size and time of what the repair left."""
+    """Size and digest of what the repair left."""
 
     @property
     def path(self) -> str:

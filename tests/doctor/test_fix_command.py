@@ -1,0 +1,73 @@
+"""`tidelog fix` as it is run: plans, saved plans, refusals, undo."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import run
+from tests.doctor.damages import beside, log, make_root
+from tests.doctor.test_damages import without_lock
+from tidelog.storage.lock import RootLock
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A root with a missing index."""
+    found = make_root(tmp_path / "root", "golden-none-0")
+    beside(log(found, number=1), ".index").unlink()
+    (found / ".lock").touch()
+    return found
+
+
+def test_a_saved_plan_is_applied_and_undone(root: Path, tmp_path: Path) -> None:
+    before, plan = without_lock(str(root)), tmp_path / "plan.json"
+    told = run("fix", root, "--plan", plan, "--json")
+    assert told.code == 0
+    (step,) = [json.loads(line) for line in told.lines]
+    assert "write golden-none-0/00000000000000000240.index" in step["files"]
+    assert without_lock(str(root)) == before
+    assert run("fix", root, "--apply", "--plan", plan).code == 0
+    assert run("doctor", root, "-q").code == 0
+    assert run("fix", root, "--undo").lines[-1] == "1 repairs are undone"
+    assert without_lock(str(root)) == before
+
+
+def test_a_saved_plan_of_other_files_is_refused(root: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    run("fix", root, "--plan", plan)
+    beside(log(root, number=2), ".index").unlink()
+    before = without_lock(str(root))
+    told = run("fix", root, "--apply", "--plan", plan)
+    assert told.code == 1
+    assert "have changed since the plan was saved" in told.err
+    assert without_lock(str(root)) == before
+    plan.write_text("{}")
+    assert run("fix", root, "--apply", "--plan", plan).code == 2
+
+
+def test_what_has_changed_since_is_not_undone(root: Path) -> None:
+    run("fix", root, "--apply")
+    with beside(log(root, number=1), ".index").open("ab") as file:
+        file.write(b"more")
+    told = run("fix", root, "--undo")
+    assert told.code == 1
+    assert "has changed since the repair" in told.err
+
+
+def test_a_root_in_use_is_refused(root: Path) -> None:
+    lock = RootLock(root)
+    try:
+        told = run("fix", root, "--apply")
+    finally:
+        lock.release()
+    assert told.code == 1
+    assert not list(root.glob(".tidelog-fix*"))
+
+
+def test_bad_usage(root: Path) -> None:
+    assert run("fix", root, "--apply", "--undo").code == 2
+    assert run("fix", root / "golden-none-0").code == 2
+    assert run("fix", root.parent / "absent").code == 2
