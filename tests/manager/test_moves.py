@@ -17,6 +17,7 @@ from tidelog.errors import (
     InvalidInputError,
     LogOfflineError,
 )
+from tidelog.manager.store.moves import _copy, _cut_to_common
 from tidelog.records import Record
 from tidelog.storage import LOCAL
 from tidelog.testing.faults import Call, FaultyFileSystem, fail_on
@@ -163,3 +164,20 @@ def test_a_copy_goes_with_its_topic(tmp_path: Path) -> None:
             pass
         store.delete_topic("t")
         assert not store.unfinished_moves
+
+
+def test_a_copy_with_which_nothing_is_common_is_begun_anew(tmp_path: Path) -> None:
+    """The source was truncated, has grown and was trimmed, to an offset inside of its new batch."""
+    with tidelog.Log.open(tmp_path / "a-0") as source, tidelog.Log.open(tmp_path / "b-0") as future:
+        for value in (b"kept", b"truncated"):
+            source.append_as_leader([Record(value)])
+        _copy(source, future)
+        source.truncate_to(1)
+        source.append_as_leader([Record(b"new")] * 3)
+        source.update_high_watermark(4)
+        source.delete_records(2)
+        assert future.log_end_offset == source.log_start_offset == 2
+        _cut_to_common(source, future)
+        _copy(source, future)
+        assert future.log_end_offset == 4
+        assert bytes(future.read(2, 1 << 20).data) == bytes(source.read(2, 1 << 20).data)

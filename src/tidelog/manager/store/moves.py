@@ -21,7 +21,13 @@ from contextlib import AbstractContextManager, suppress
 
 import numpy as np
 
-from tidelog.errors import InvalidInputError, LogOfflineError, TidelogError
+from tidelog.errors import (
+    InvalidInputError,
+    LogOfflineError,
+    OffsetOutOfRangeError,
+    TidelogError,
+    UnexpectedAppendOffsetError,
+)
 from tidelog.layout.roots import Checkpoint, Root
 from tidelog.log import FetchData, Log
 from tidelog.manager.store.environment import Environment
@@ -65,7 +71,12 @@ def move_log(
     try:
         env.fs.sync_directory(target.path)
         while True:
-            copied = _copy(source, future)
+            try:
+                copied = _copy(source, future)
+            except (UnexpectedAppendOffsetError, OffsetOutOfRangeError):
+                if source.truncations == truncations:
+                    raise
+                break  # the source was truncated, and may have grown anew
             future.flush()
             if source.log_end_offset - copied <= _NEARLY:
                 break
@@ -127,6 +138,9 @@ def _cut_to_common(source: Log, future: Log) -> None:
         return
     future.truncate_to(source.log_end_offset)
     at = start = max(source.log_start_offset, future.log_start_offset)
+    if at >= future.log_end_offset:  # nothing can be compared, and the source's first batch may begin below
+        _begin(source, future)
+        return
     while at < future.log_end_offset:
         common = _common_end(source.read(at, _CHUNK_BYTES), future.read(at, _CHUNK_BYTES))
         if common is None and at == start:  # which may lie inside of a batch
