@@ -35,7 +35,6 @@ __all__ = [
     "Loss",
     "Report",
     "log_loss",
-    "loss_of",
     "readable_windows",
     "run_with",
     "salvage_task",
@@ -168,7 +167,7 @@ def _rest_of(task: ScanTask, error: CorruptRecordError) -> Loss:
     )
 
 
-def loss_of(task: ScanTask, gap: Gap) -> Loss:
+def _loss_of(task: ScanTask, gap: Gap) -> Loss:
     """A gap as a loss of the task's partition."""
     return Loss(
         task.topic,
@@ -196,7 +195,7 @@ def sound_windows(task: ScanTask, view: FileView, report: Report) -> Iterator[Wi
             return
         if isinstance(piece, Gap):
             if piece.start >= task.start_position and _is_wanted(task, piece):
-                report(loss_of(task, piece))
+                report(_loss_of(task, piece))
         elif piece.end > reached:
             yield from _windows_of(piece, reached, owned_end, task, view)
 

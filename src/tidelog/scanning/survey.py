@@ -63,8 +63,6 @@ class Survey:
 
     sound: tuple[Sound, ...]
     gaps: tuple[Gap, ...]
-    is_dense: bool
-    """Whether every offset between the sound batches is there, but for the gaps."""
 
     @property
     def last_offset(self) -> int | None:
@@ -150,12 +148,10 @@ def survey_segment(
     for one in damage:
         runs.reasons[one.start] = one.reason
     chosen = all_runs[kept]
-    leaps = chosen[1:, 2] != chosen[:-1, 3] + 1 if len(chosen) else np.empty(0, np.bool_)
-    is_dense = not bool((leaps & (chosen[1:, 0] == chosen[:-1, 1])).any()) if len(chosen) else False
     sound = [Sound(*row) for row in _merged(chosen, np.ones(max(len(chosen) - 1, 0), np.bool_)).tolist()]
     unfinished = damage[-1].start if damage and damage[-1].is_unfinished else None
     gaps = _gaps(sound, end, floor, None if is_last else limit, runs.reasons, unfinished)
-    return Survey(tuple(sound), tuple(gaps), is_dense)
+    return Survey(tuple(sound), tuple(gaps))
 
 
 def _gaps(
