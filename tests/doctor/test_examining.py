@@ -6,9 +6,11 @@ import json
 import shutil
 from pathlib import Path
 
+import tidelog
 from tests.cli.command import run
 from tests.golden import GOLDEN
 from tests.manager.damage import make_unclean
+from tidelog import Record
 from tidelog.doctor import Kind, RootVerdict, Severity, examine
 from tidelog.storage import LOCAL
 
@@ -77,6 +79,19 @@ def test_one_partition_alone(tmp_path: Path) -> None:
     abouts = [json.loads(line)["about"] for line in told.lines]
     assert abouts.count("partition") == 1
     assert "root" not in abouts
+
+
+def test_retention_and_its_pins_are_foretold(tmp_path: Path) -> None:
+    root, day = str(tmp_path / "data"), 86_400_000
+    with tidelog.open(root) as store:
+        old = store.create_topic("old", config={"retention.ms": day})
+        late = store.create_topic("late", config={"retention.ms": day})
+        old[0].append([Record(b"x", timestamp=NOW_MS - 3 * day)])
+        late[0].append([Record(b"x", timestamp=NOW_MS + 3 * day)])
+    found = [one for verdict in examine(LOCAL, [root], now_ms=NOW_MS) for one in verdict.findings]
+    said = {(one.kind, one.severity, one.file.removeprefix(f"{root}/")[:5]) for one in found}
+    assert (Kind.RETENTION, Severity.WARNING, "old-0") in said
+    assert (Kind.FUTURE, Severity.WARNING, "late-") in said
 
 
 def test_bad_usage(tmp_path: Path) -> None:

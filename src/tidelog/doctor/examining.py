@@ -18,6 +18,7 @@ from tidelog.doctor.findings import Finding, Kind, PartitionVerdict, RootVerdict
 from tidelog.doctor.forecast import Start
 from tidelog.doctor.partitions import Examined, examine_partition
 from tidelog.doctor.permissions import examine_permissions
+from tidelog.doctor.quarantine import RunState, find_runs
 from tidelog.doctor.roots import examine_checkpoints, examine_identity, examine_root, stray_reason
 from tidelog.layout.roots import Checkpoint
 from tidelog.manager.brokerconfig import BrokerConfig
@@ -91,6 +92,7 @@ def examine(
         root.findings += examine_checkpoints(disk, ends)
         root.findings += examine_permissions(fs, disk.path)
         root.findings += _unclean(root, disk)
+        root.findings += _repairs(fs, disk)
         _conclude(root, disk, found)
         found.roots.append(root)
         yield root
@@ -127,6 +129,20 @@ def _holder(disk: Disk) -> Iterator[Finding]:
             f"process {holder} has the root open" if holder else "another process has the root open",
             "it does not start on it a second time",
             "examine a root that nobody writes: what is found now may have changed a moment later",
+        )
+
+
+def _repairs(fs: FileSystem, disk: Disk) -> Iterator[Finding]:
+    """Repairs that can still be undone, and those that were cut short."""
+    for run in find_runs(fs, disk.path):
+        done = run.state is RunState.APPLIED
+        yield Finding(
+            Severity.NOTE if done else Severity.DAMAGE,
+            Kind.KEPT_ASIDE,
+            run.path,
+            f"a repair of {len(run.kept)} files {'can be undone' if done else 'was cut short'}",
+            "it ignores what is kept" if done else "it meets files that are half mended",
+            "tidelog fix --empty-quarantine makes it final" if done else "tidelog fix --undo",
         )
 
 
