@@ -336,7 +336,7 @@ LOG_MUTANTS: tuple[Mutant, ...] = (
         "    retire()\n",
         _LEFTOVERS,
     ),
-    Mutant("indexes are swapped in before logs", _DELETION, "log_first=True", "log_first=False", _CLEANER),
+    Mutant("indexes are swapped in before logs", _DELETION, "log_first=True", "log_first=False", _LEFTOVERS),
     # ---- opening after a crash
     Mutant(
         "recovery vouches for what it has found",

@@ -90,11 +90,14 @@ def test_segments_that_were_joined_are_gone_before_the_new_one_has_its_name() ->
         joined.append(b"".join(parts), scan_batches(b"".join(parts)).require())
         log.replace_segments([joined.seal()], list(log.segments)[:-1])
         assert [one.offset for one in all_records(log)] == [0, 5]
-    named = next(step for step in range(1, fs.steps) if _is_named(fs.operation(step)))
-    names = {entry.name for entry in fs.crash(named - 1, kept="synced").list(PATH)}
-    assert names.isdisjoint(format_segment_file(base, FileKind.LOG) for base in (0, 5))
+    log_name, *indexes = (step for step in range(1, fs.steps) if _is_named(fs.operation(step)))
+    before = {entry.name for entry in fs.crash(log_name - 1, kept="synced").list(PATH)}
+    assert before.isdisjoint(format_segment_file(base, FileKind.LOG) for base in (0, 5))
+    for step in indexes:  # an index that came before its log would look like one of the old segment
+        names = {entry.name for entry in fs.crash(step - 1, kept="synced").list(PATH)}
+        assert format_segment_file(0, FileKind.LOG) in names
 
 
 def _is_named(operation: Operation) -> bool:
-    """Whether a log that takes the place of others gets its name."""
-    return isinstance(operation, Rename) and operation.name.endswith(f".log{Transient.SWAP.value}")
+    """Whether a file of a segment that takes the place of others gets its name."""
+    return isinstance(operation, Rename) and operation.name.endswith(Transient.SWAP.value)
