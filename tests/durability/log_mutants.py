@@ -115,7 +115,7 @@ LOG_MUTANTS: tuple[Mutant, ...] = (
         _SEGMENT,
         "            if log_first:\n                self.directory.sync()\n",
         "",
-        _CLEANER,
+        _LEFTOVERS,
     ),
     Mutant(
         "a segment counts as synced though it has grown",
