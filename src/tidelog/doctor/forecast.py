@@ -48,6 +48,30 @@ class Start:
     max_transaction_timeout_ms: int = 15 * MINUTE_MS
     producer_id_expiration_ms: int = 24 * 60 * MINUTE_MS
 
+    def open(
+        self,
+        fs: FileSystem,
+        path: str,
+        config: LogConfig,
+        *,
+        recovered: Callable[[int], None] = lambda size: None,
+        as_kafka: bool = False,
+    ) -> Log:
+        """Open the log so; see `Log.open`."""
+        return Log.open(
+            path,
+            config,
+            clean=self.clean,
+            log_start_offset=self.log_start_offset,
+            recovery_point=self.recovery_point,
+            fs=fs,
+            now_ms=lambda: self.now_ms,
+            max_transaction_timeout_ms=self.max_transaction_timeout_ms,
+            producer_id_expiration_ms=self.producer_id_expiration_ms,
+            recovered=recovered,
+            as_kafka=as_kafka,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
@@ -138,19 +162,7 @@ def _rehearse(
     recovered: Callable[[int], None],
     read: Sequence[int],
 ) -> Forecast:
-    log = Log.open(
-        path,
-        config,
-        clean=start.clean,
-        log_start_offset=start.log_start_offset,
-        recovery_point=start.recovery_point,
-        fs=rehearsal,
-        now_ms=lambda: start.now_ms,
-        max_transaction_timeout_ms=start.max_transaction_timeout_ms,
-        producer_id_expiration_ms=start.producer_id_expiration_ms,
-        recovered=recovered,
-        as_kafka=True,
-    )
+    log = start.open(rehearsal, path, config, recovered=recovered, as_kafka=True)
     log.update_high_watermark(log.log_end_offset)
     transactions = _transactions(log, start)
     begin, end, stable = log.log_start_offset, log.log_end_offset, log.last_stable_offset

@@ -22,7 +22,6 @@ from tidelog.doctor.disks import refuses_checkpoint
 from tidelog.doctor.forecast import Start
 from tidelog.errors import ChecksumError, TidelogError
 from tidelog.layout.partitions import list_partition
-from tidelog.log import Log
 from tidelog.manager.upkeep.rehearsal import Rehearsal
 from tidelog.manager.verification import Finding, Kind, verify_partition
 from tidelog.records.batches import BatchTable, scan_batches
@@ -96,16 +95,7 @@ def mend_partition(fs: FileSystem, path: str, config: LogConfig, start: Start) -
 
 def _load(rehearsal: Rehearsal, path: str, config: LogConfig, start: Start, found: Mended) -> bool:
     try:
-        with Log.open(
-            path,
-            config,
-            clean=start.clean,
-            log_start_offset=start.log_start_offset,
-            recovery_point=start.recovery_point,
-            fs=rehearsal,
-            now_ms=lambda: start.now_ms,
-            producer_id_expiration_ms=start.producer_id_expiration_ms,
-        ) as log:
+        with start.open(rehearsal, path, config) as log:
             found.log_start_offset, found.log_end_offset = log.log_start_offset, log.log_end_offset
         return True
     except (OSError, TidelogError):
