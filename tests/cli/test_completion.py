@@ -12,7 +12,7 @@ from tests.cli.command import COMMAND, run
 
 
 @pytest.mark.parametrize(
-    ("typed", "expected"), [("tr", ["trim"]), ("append --key", ["--key-separator"]), ("nothing", [])]
+    ("typed", "expected"), [("tri", ["trim"]), ("append --key", ["--key-separator"]), ("nothing", [])]
 )
 def test_bash_completes(typed: str, expected: list[str], tmp_path: Path) -> None:
     script = tmp_path / "completion.bash"

@@ -204,7 +204,7 @@ def test_trimming_leaves_what_the_local_command_leaves(spark: SparkSession, tmp_
     shutil.copytree(tmp_path / "local", tmp_path / "spark")
     with tidelog.open(tmp_path / "local") as store:
         for partition in store.topic("kept"):
-            trim(partition, before_ms=77_000)
+            trim(partition, 77)  # its first record that is not older
     before = files(tmp_path / "spark")
     options = {"topics": ["kept"], "before_ms": 77_000}
     planned = tidelog.spark.trim(spark, tmp_path / "spark", dry_run=True, **options).toArrow().to_pylist()
