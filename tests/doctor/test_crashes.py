@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.doctor.damages import beside, cut, leave, log, make_root, write_line
+from tests.doctor.harming import beside, cut, leave, log, make_root, write_line
 from tidelog.doctor.fixing import apply_plan, undo_last
 from tidelog.storage import LOCAL, FileSystem, read_file
 from tidelog.testing.crash import CrashFileSystem, copy_tree

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.doctor.damages import CLEAN, DAMAGES, Damage, make_root, second
+from tests.doctor.damages import CLEAN, DAMAGES, Damage
+from tests.doctor.harming import make_root, second
 from tests.doctor.test_examining import snapshot
 from tidelog.doctor import Finding, RootVerdict, examine
 from tidelog.doctor.fixing import apply_plan, empty_quarantine, undo_last

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import run
-from tests.doctor.damages import beside, log, make_root
+from tests.doctor.harming import beside, log, make_root
 from tests.doctor.test_damages import without_lock
 from tidelog.storage.lock import RootLock
 

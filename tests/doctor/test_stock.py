@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cli.command import run
-from tests.doctor.damages import DAMAGES, make_root
+from tests.doctor.damages import DAMAGES
+from tests.doctor.harming import make_root
 from tests.doctor.test_damages import found_on
 from tests.oracle.jars import OracleError
 from tidelog.doctor import Kind

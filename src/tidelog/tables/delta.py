@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tidelog.errors import LogLockedError, MissingLibraryError
+from tidelog.errors import LogLockedError
 from tidelog.tables.table import DataFile, Done, changed_partitions, check_partition_by, overtaken
 from tidelog.tables.types import check_fits, normal
 from tidelog.types import TopicPartition
@@ -51,7 +51,6 @@ class Delta:
 
     def __init__(self, target: str, options: Mapping[str, str], partition_by: Sequence[str]) -> None:
         """`options` are deltalake's storage options; `partition_by` is for a table that is yet to be made."""
-        _require()
         self.name = target
         self._options = dict(options)
         self._wanted_partitions = check_partition_by(partition_by)
@@ -197,13 +196,6 @@ class Delta:
                 app_transactions=[Transaction(name, version) for name, version in transactions],
             ),
         )
-
-
-def _require() -> None:
-    try:
-        import deltalake  # noqa: F401
-    except ImportError as error:
-        raise MissingLibraryError("Delta tables need deltalake: pip install 'tidelog[delta]'") from error
 
 
 def _app_id(name: TopicPartition, found: str | None = None) -> str:

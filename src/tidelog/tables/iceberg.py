@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tidelog.errors import DataLossError, InvalidInputError, LogLockedError, MissingLibraryError
+from tidelog.errors import DataLossError, InvalidInputError, LogLockedError
 from tidelog.tables.table import DataFile, Done, changed_partitions, check_partition_by, overtaken
 from tidelog.tables.types import check_fits, normal
 from tidelog.types import TopicPartition
@@ -48,7 +48,6 @@ class Iceberg:
 
     def __init__(self, target: str, options: Mapping[str, str], partition_by: Sequence[str]) -> None:
         """`options` are properties of the catalog, beside those in pyiceberg's configuration."""
-        _require()
         from pyiceberg.catalog import load_catalog
 
         catalog, _, identifier = target.partition(".")
@@ -274,13 +273,6 @@ class Iceberg:
             upper_bounds=upper,
             spec_id=table.spec().spec_id,
         )
-
-
-def _require() -> None:
-    try:
-        import pyiceberg  # noqa: F401
-    except ImportError as error:
-        raise MissingLibraryError("Iceberg tables need pyiceberg: pip install 'tidelog[iceberg]'") from error
 
 
 def _moved(now: Done, after: Done, moved: list[TopicPartition], gone: list[TopicPartition]) -> Done:

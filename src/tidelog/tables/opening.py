@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 
-from tidelog.errors import InvalidInputError
+from tidelog.errors import InvalidInputError, MissingLibraryError
 from tidelog.tables.delta import Delta
 from tidelog.tables.iceberg import Iceberg
 from tidelog.tables.table import Table, TableFormat
@@ -12,6 +13,7 @@ from tidelog.tables.table import Table, TableFormat
 __all__ = ["open_table", "table_format"]
 
 DEFAULT_PARTITION_BY = ("topic", "date")
+_LIBRARIES = {TableFormat.DELTA: "deltalake", TableFormat.ICEBERG: "pyiceberg"}
 
 
 def table_format(name: str) -> TableFormat:
@@ -34,6 +36,17 @@ def open_table(
     `options` are deltalake's storage options, or the properties of pyiceberg's catalog. `partition_by` counts
     if the table is yet to be made.
     """
+    _require_library(kind)
     columns = DEFAULT_PARTITION_BY if partition_by is None else partition_by
     opened = Iceberg if kind is TableFormat.ICEBERG else Delta
     return opened(target, options or {}, columns)
+
+
+def _require_library(kind: TableFormat) -> None:
+    library = _LIBRARIES[kind]
+    try:
+        import_module(library)
+    except ImportError as error:
+        raise MissingLibraryError(
+            f"{kind.title()} tables need {library}: pip install 'tidelog[{kind}]'"
+        ) from error
