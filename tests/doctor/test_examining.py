@@ -56,6 +56,7 @@ def test_a_hanging_transaction_pins_the_stable_offset() -> None:
     (one,) = (each for each in found if each.file.endswith("golden-txn-0"))
     assert one.severity is Severity.WARNING
     assert (one.offset, one.end_offset) == (1390, 1442)
+    assert "--topic golden-txn --partition 0 --start-offset 1390" in one.advice
 
 
 def test_the_command_prints_json_and_tables(tmp_path: Path) -> None:

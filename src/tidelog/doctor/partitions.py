@@ -28,6 +28,7 @@ from tidelog.storage.names import (
     DirectoryState,
     FileKind,
     Transient,
+    parse_partition_directory,
     parse_segment_file,
 )
 
@@ -225,6 +226,7 @@ def _answer(kind: Kind, one: Verified, changed: dict[str, Change], is_last: bool
 
 def _pinned(path: str, forecast: Forecast, config: LogConfig, start: Start) -> Iterator[Finding]:
     """What holds offsets back, and what retention does first."""
+    here = parse_partition_directory(path.rpartition("/")[2]).topic_partition
     for txn in forecast.transactions:
         age_min = (start.now_ms - txn.last_timestamp) // 60_000
         state = f"has been silent for {age_min} minutes: it hangs" if txn.is_late else "is open"
@@ -236,7 +238,8 @@ def _pinned(path: str, forecast: Forecast, config: LogConfig, start: Start) -> I
             f"{txn.first_offset} on {state}",
             f"read_committed consumers stop at {forecast.last_stable_offset}, and compaction too; the "
             "coordinator ends it only if it still knows it",
-            f"kafka-transactions.sh abort --topic ... --partition ... --start-offset {txn.first_offset}"
+            f"kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic {here.topic} "
+            f"--partition {here.partition} --start-offset {txn.first_offset}"
             if txn.is_late
             else "nothing, if its producer is alive",
             None,

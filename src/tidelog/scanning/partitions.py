@@ -53,6 +53,7 @@ __all__ = [
     "Paths",
     "SegmentFacts",
     "find_partitions",
+    "in_words",
     "list_partitions",
     "look_steadily",
 ]
@@ -358,13 +359,15 @@ def find_partitions(
     ]
     missing = set(topics or ()) - {partition.topic_partition.topic for partition in found}
     if missing:
-        raise InvalidInputError(f"no partition of topic {', '.join(sorted(missing))} under {_words(paths)}")
+        raise InvalidInputError(f"no partition of topic {', '.join(sorted(missing))} under {in_words(paths)}")
     if not found:
-        raise InvalidInputError(f"no Kafka partition directory under {_words(paths)}")
+        raise InvalidInputError(f"no Kafka partition directory under {in_words(paths)}")
     return found
 
 
-def _words(paths: list[str | Path]) -> str:
+def in_words(paths: Paths) -> str:
+    """Paths as a message names them."""
+    paths = [paths] if isinstance(paths, (str, Path)) else paths
     return ", ".join(str(path) for path in paths)
 
 

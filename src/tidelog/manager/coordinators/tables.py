@@ -9,7 +9,7 @@ from tidelog.errors import InvalidInputError
 from tidelog.manager.coordinators.groups import GROUPS_TOPIC, GroupRow, describe_groups, log_ends
 from tidelog.manager.coordinators.transactions import TransactionRow, describe_transactions
 from tidelog.manager.metadata.files import look_at_metadata
-from tidelog.scanning.partitions import Partition, Paths, list_partitions
+from tidelog.scanning.partitions import Partition, Paths, in_words, list_partitions
 from tidelog.storage import LOCAL
 
 __all__ = ["group_partitions", "groups", "topic_names", "transactions"]
@@ -34,7 +34,9 @@ def group_partitions(path: Paths) -> list[Partition]:
     """The partitions under a path, among them some of `__consumer_offsets`."""
     found = list_partitions(path)
     if not any(one.topic_partition.topic == GROUPS_TOPIC for one in found):
-        raise InvalidInputError(f"no partition of {GROUPS_TOPIC} under {path}: name all roots of the broker")
+        raise InvalidInputError(
+            f"no partition of {GROUPS_TOPIC} under {in_words(path)}: name all roots of the broker"
+        )
     return found
 
 
