@@ -80,7 +80,7 @@ class Rewriter:
         horizon = rules.now_ms + rules.delete_retention_ms
         self._filter = Filter(offset_map.kernel, offset_map.latest_offset, rules.now_ms, horizon)
         self._out = np.empty(_OUT_BYTES, dtype=np.uint8)
-        self._keep = np.empty(_KEEP_RECORDS, dtype=np.uint8)
+        self._keep = np.empty((_KEEP_RECORDS, 4), dtype=np.int64)
         self._rows = np.empty((MAX_RUN, 16), dtype=np.int64)
         self._filter.give(self._out, self._keep, self._rows)
         self._size_read = 0
@@ -172,7 +172,7 @@ class Rewriter:
         wanted = self._filter.wanted
         if wanted > len(self._keep):
             self._flush()
-            self._keep = np.empty(wanted, dtype=np.uint8)
+            self._keep = np.empty((wanted, 4), dtype=np.int64)
         elif self._filter.made:
             self._flush()
         elif len(self._out) >= _MAX_OUT:

@@ -78,13 +78,14 @@ def _next_run(view: memoryview, position: int, source: str | None) -> BatchTable
 
 
 class Unpacker:
-    """Unpacks batches of one buffer, which holds a whole file."""
+    """Unpacks batches of one buffer, which holds a whole file, or a part of it that begins at `origin`."""
 
-    def __init__(self, view: memoryview, source: str | None) -> None:
+    def __init__(self, view: memoryview, source: str | None, origin: int = 0) -> None:
         self.view = view
         self.source = source
         """Its name for errors."""
-        self._payloads = Payloads(view, 0, source, MAX_DECOMPRESSED)
+        self._origin = origin
+        self._payloads = Payloads(view, origin, source, MAX_DECOMPRESSED)
         self.scratch = new_scratch(_SCRATCH_BYTES)
         """Where kernels decompress to."""
 
@@ -98,7 +99,8 @@ class Unpacker:
 
     def bytes_of(self, row: Int64s) -> memoryview:
         """A batch as it is on disk."""
-        return self.view[int(row[Column.POSITION]) : int(row[Column.POSITION] + row[Column.SIZE])]
+        start = int(row[Column.POSITION]) - self._origin
+        return self.view[start : start + int(row[Column.SIZE])]
 
     def unpack(self, row: Int64s) -> tuple[memoryview, Int64s]:
         """The records of a batch as those of v2, and the row of the table that goes with them."""
@@ -110,11 +112,13 @@ class Unpacker:
         return self.bytes_of(row)[HEADER_SIZE:], row
 
     def _uplifted(self, row: list[int]) -> tuple[memoryview, Int64s]:
-        """Messages as records, from their first offset on; their times count from 0."""
-        payload: bytes | memoryview = self.view[
-            row[Column.POSITION] : row[Column.POSITION] + row[Column.SIZE]
-        ]
-        messages, base = 1, 0
+        """Messages as records, from their first offset on; their times count from 0.
+
+        A row may stand for several messages that follow one another, none compressed.
+        """
+        start = row[Column.POSITION] - self._origin
+        payload: bytes | memoryview = self.view[start : start + row[Column.SIZE]]
+        messages, base = row[Column.COUNT], 0
         if row[Column.ATTRIBUTES] & 7:
             payload = self._payloads.payload(row)
             messages, last = self._payloads.count(row, payload)

@@ -5,9 +5,12 @@
                  search (index entries), resync (the next batch after damage)
     payloads     lz4, snappy, scratch (memory to decompress into), crc, varints
     writing      encode (Arrow to batches), seal (batch headers), entries (index entries)
-    appending    appends, contents, ready and single_batch: check and stamp the batches of an append
+    appending    appends, contents, ready and single_batch: check and stamp the batches of an append;
+                 published (what readers see of a log)
     compaction   keyed (keys and their hashes), keymap, mapping (first pass), cleaning (second pass), uplift
-    text         batchlines, jsonl, jsonfit, text
+    values       avro (datums to columns), jsonfit (which JSON fits a schema)
+    rewriting    editing (records erased, redacted, with other times)
+    text         batchlines, jsonl, text
     others       murmur (Kafka's partitioner), faults (the codes that kernels return)
 
 Rules: a call takes a buffer and fills arrays. The GIL is released. Every bound is checked before it is used.

@@ -11,6 +11,12 @@ cdef enum:
     MARKER = 16
     LEGACY_DELETES = 32
 
+cdef struct Kept:
+    long long body
+    long long limit
+    long long timestamp
+    long long offset
+
 cdef struct Verdict:
     long long kept
     long long keyless
@@ -31,8 +37,8 @@ cdef class Filter:
     cdef unsigned char[::1] out_memory
     cdef unsigned char* out
     cdef Py_ssize_t room
-    cdef unsigned char[::1] keep_memory
-    cdef unsigned char* keep
+    cdef long long[:, ::1] keep_memory
+    cdef Kept* keep
     cdef Py_ssize_t keep_room
     cdef long long[:, ::1] made_rows
     cdef readonly Py_ssize_t used
@@ -66,8 +72,6 @@ cdef class Filter:
     cdef int _rewrite(
         self,
         const unsigned char* p,
-        Py_ssize_t pos,
-        Py_ssize_t end,
         const long long* row,
         Verdict verdict,
         long long horizon,
@@ -75,16 +79,15 @@ cdef class Filter:
     cdef Py_ssize_t _put_records(
         self,
         const unsigned char* p,
-        Py_ssize_t pos,
-        Py_ssize_t end,
         const long long* row,
+        Py_ssize_t kept,
         long long base_offset,
         long long base_timestamp,
     ) noexcept nogil
     cdef Py_ssize_t _put_record(
         self,
         const unsigned char* p,
-        Keyed record,
+        Kept record,
         Py_ssize_t at,
         long long base_offset,
         long long base_timestamp,

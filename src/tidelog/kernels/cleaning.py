@@ -19,7 +19,8 @@ for goes; a tombstone goes if its batch's delete horizon has come; all others st
     emptied     a header without records and codec
     dropped
 
-Records are written anew only in front of their key: length, time and offset. The rest is copied.
+Records are written anew only in front of their key: length, time and offset. The rest is copied. While a
+batch is judged, the records that stay are noted (`Kept`), so that none is read or hashed again to be written.
 
 A batch that was compressed is left without its header for the caller, who compresses and seals it (column 14
 of its row is 1). The kernel stops before a batch that there is no room for (NO_ROOM): take what is there
@@ -44,6 +45,7 @@ if cython.compiled:
     from cython.cimports.tidelog.kernels.seal import write_header
     from cython.cimports.tidelog.kernels.varints import put_varint, varint_size
 else:
+    from collections import defaultdict
     from types import SimpleNamespace
 
     from tidelog.kernels.faults import (
@@ -60,7 +62,7 @@ else:
     from tidelog.kernels.seal import write_header
     from tidelog.kernels.varints import put_varint, varint_size
 
-    Verdict = SimpleNamespace
+    Kept = Verdict = SimpleNamespace
     DELETE, RETAIN_EMPTY, DISCARD, KEEP_ALL, MARKER, LEGACY_DELETES = 1, 2, 4, 8, 16, 32
 
 _HEADER_SIZE = cython.declare(cython.Py_ssize_t, 61)
@@ -120,18 +122,20 @@ class Filter:
         __init__ = __cinit__
 
     def give(
-        self, out: cython.uchar[::1], keep: cython.uchar[::1], made_rows: cython.longlong[:, ::1]
+        self, out: cython.uchar[::1], keep: cython.longlong[:, ::1], made_rows: cython.longlong[:, ::1]
     ) -> None:
-        """Room to write to, to mark records in, and for the table of what was written."""
-        if self.used != 0 or len(out) < 64 or len(keep) == 0 or made_rows.shape[1] != 16:
+        """Room to write to, to note records in (four numbers each), and for the table of what was written."""
+        if self.used != 0 or len(out) < 64 or keep.shape[0] == 0 or made_rows.shape[1] != 16:
             raise ValueError("too little room, or not yet cleared")
+        if keep.shape[1] != 4:
+            raise ValueError("a record that stays takes four numbers")
         self.out_memory, self.keep_memory, self.made_rows = out, keep, made_rows
-        self.room, self.keep_room = len(out), len(keep)
+        self.room, self.keep_room = len(out), keep.shape[0]
         if cython.compiled:
             self.out = cython.address(out[0])
-            self.keep = cython.address(keep[0])
+            self.keep = cython.cast(cython.pointer[Kept], cython.address(keep[0, 0]))
         else:
-            self.out, self.keep = memoryview(out), memoryview(keep)
+            self.out, self.keep = memoryview(out), defaultdict(Kept)
 
     def begin(self) -> None:
         """Another run begins."""
@@ -156,12 +160,11 @@ class Filter:
         return _STAYS if record.kind & HAS_VALUE or keep_deletes else _TOMBSTONE
 
     def _decide(self, p, pos, end, row, flags):
-        """Mark the records of a batch that stay."""
+        """Note the records of a batch that stay."""
         v: Verdict = _nothing()
         keep_deletes: cython.bint
         stays: cython.int
         i: cython.Py_ssize_t
-        at: cython.Py_ssize_t = 0
         left: cython.longlong = row[12]
         if row[5] == 2:
             keep_deletes = (row[6] & 0x40) == 0 or self.now < row[7]
@@ -181,9 +184,11 @@ class Filter:
                 return v
             for i in range(self.chunk.n):
                 stays = self._stays(self.chunk.records[i], (flags & KEEP_ALL) != 0, keep_deletes)
-                self.keep[at] = stays > 0
-                at += 1
                 if stays > 0:
+                    self.keep[v.kept].body = self.chunk.records[i].body
+                    self.keep[v.kept].limit = self.chunk.records[i].limit
+                    self.keep[v.kept].timestamp = self.chunk.records[i].timestamp
+                    self.keep[v.kept].offset = self.chunk.records[i].offset
                     if v.kept == 0:
                         v.first_timestamp = self.chunk.records[i].timestamp
                         v.first_offset = self.chunk.records[i].offset
@@ -268,32 +273,21 @@ class Filter:
             self.out[at : at + body] = p[record.body : record.limit]
         return at + body
 
-    def _put_records(self, p, pos, end, row, base_offset, base_timestamp):
-        """Write the marked records behind room for a header; where they end, or minus the fault."""
+    def _put_records(self, p, row, kept, base_offset, base_timestamp):
+        """Write the `kept` records behind room for a header; where they end, or minus the fault."""
         i: cython.Py_ssize_t
-        k: cython.Py_ssize_t = 0
         at: cython.Py_ssize_t = self.used + _HEADER_SIZE
-        left: cython.longlong = row[12]
         last: cython.longlong = -1
-        fault: cython.int
-        self.chunk.pos = pos
-        while left > 0:
-            fault = self.chunk.read(p, end, left, row, self.keymap)
-            if fault != 0:
-                return -fault
-            for i in range(self.chunk.n):
-                if self.keep[k]:
-                    if self.chunk.records[i].offset <= last or self.chunk.records[i].offset > row[3]:
-                        return -BAD_OFFSET
-                    last = self.chunk.records[i].offset
-                    at = self._put_record(p, self.chunk.records[i], at, base_offset, base_timestamp)
-                    if at < 0:
-                        return at
-                k += 1
-            left -= self.chunk.n
+        for i in range(kept):
+            if self.keep[i].offset <= last or self.keep[i].offset > row[3]:
+                return -BAD_OFFSET
+            last = self.keep[i].offset
+            at = self._put_record(p, self.keep[i], at, base_offset, base_timestamp)
+            if at < 0:
+                return at
         return at
 
-    def _rewrite(self, p, pos, end, row, verdict, horizon):
+    def _rewrite(self, p, row, verdict, horizon):
         """The batch with the records that stay; `horizon` is its delete horizon, or -1."""
         k: cython.int
         base_offset: cython.longlong = row[2] if row[5] == 2 else verdict.first_offset
@@ -303,7 +297,7 @@ class Filter:
             return NO_ROOM
         if base_timestamp < -1:
             return BAD_TIMESTAMP
-        at = self._put_records(p, pos, end, row, base_offset, base_timestamp)
+        at = self._put_records(p, row, verdict.kept, base_offset, base_timestamp)
         if at < 0:
             return -at
         if at - self.used > _SIZE_MAX:
@@ -357,7 +351,7 @@ class Filter:
             if verdict.kept == row[12] and row[5] == 2 and not is_new:
                 fault = self._copy(p, start, end, row)
             else:
-                fault = self._rewrite(q, pos, limit, row, verdict, self.horizon if is_new else horizon)
+                fault = self._rewrite(q, row, verdict, self.horizon if is_new else horizon)
         elif flags & RETAIN_EMPTY:
             fault = self._empty(row)
         else:

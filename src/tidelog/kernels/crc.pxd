@@ -2,6 +2,19 @@
 ctypedef unsigned int (*extend_fn)(unsigned int crc, const unsigned char* data, size_t n) noexcept nogil
 ctypedef unsigned int (*iscsi_fn)(const unsigned char* data, int n, unsigned int crc) noexcept nogil
 
+# The CRC instruction and carry-less multiplication, and no multiplication of 64 bytes at a time.
+cdef extern from *:
+    """
+    #if defined(__x86_64__) && defined(__GNUC__)
+    #define TIDELOG_CRC_INSTRUCTION \
+        (__builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("pclmul") \
+         && !(__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq")))
+    #else
+    #define TIDELOG_CRC_INSTRUCTION 0
+    #endif
+    """
+    bint _instruction "TIDELOG_CRC_INSTRUCTION"
+
 cdef extend_fn _extend
 cdef iscsi_fn _iscsi
 cdef extend_fn _gzip

@@ -9,8 +9,10 @@ library has such a symbol, an eight-byte table walk answers the same.
 import cython
 
 _INT_MAX = cython.declare(cython.Py_ssize_t, 0x7FFFFFFF)
+_WORD = cython.declare(cython.Py_ssize_t, 8)  # libraries may load as much at once
 
 if not cython.compiled:
+    _instruction = False
     _function = None
     _c_table = [[0] * 256 for _ in range(8)]
     _z_table = [[0] * 256 for _ in range(8)]
@@ -59,7 +61,7 @@ def crc32c_range(p, start, end):
     """CRC-32C of p[start:end]."""
     ones: cython.uint = 0xFFFFFFFF
     if cython.compiled:
-        if _iscsi != cython.NULL and end - start <= _INT_MAX:
+        if _iscsi != cython.NULL and _WORD <= end - start <= _INT_MAX:
             return _iscsi(p + start, end - start, ones) ^ ones
         if _extend != cython.NULL:
             return _extend(0, p + start, end - start)
@@ -75,12 +77,17 @@ def crc32_range(p, start, end):
     return _walk(_z_table, p, start, end)
 
 
+def prefers_instruction() -> cython.bint:
+    """Whether the processor's CRC instruction on three streams at a time is the fastest for a CRC-32C."""
+    return _instruction
+
+
 def use_libraries(iscsi, extend, gzip, function):
     """Take checksums from libraries, by the addresses of C functions (0: there is none).
 
-    `iscsi` is ISA-L's crc32_iscsi (CRC-32C; data, size, crc, without inversion), `extend` Google's
-    crc32c_extend (crc, data, size), `gzip` ISA-L's crc32_gzip_refl (CRC-32; crc, data, size). Uncompiled,
-    `function` answers CRC-32C.
+    `iscsi` is ISA-L's crc32_iscsi or crc32_iscsi_01 (CRC-32C; data, size, crc, without inversion), `extend`
+    Google's crc32c_extend (crc, data, size), `gzip` ISA-L's crc32_gzip_refl (CRC-32; crc, data, size).
+    Uncompiled, `function` answers CRC-32C.
     """
     global _iscsi, _extend, _gzip, _function
     if cython.compiled:
@@ -129,7 +136,7 @@ def extend_crc32c(crc: cython.uint, data: cython.const[cython.uchar][::1]) -> cy
         return crc
     if cython.compiled:
         with cython.nogil:
-            if _iscsi != cython.NULL and n <= _INT_MAX:
+            if _iscsi != cython.NULL and _WORD <= n <= _INT_MAX:
                 c = _iscsi(cython.address(data[0]), n, c)
             elif _extend != cython.NULL:
                 c = _extend(crc, cython.address(data[0]), n) ^ ones

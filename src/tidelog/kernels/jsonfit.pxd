@@ -23,6 +23,16 @@ cdef Py_ssize_t _child(
     Py_ssize_t count,
     Py_ssize_t hint,
 ) noexcept nogil
+cdef void _enter(long long* scratch, Py_ssize_t depth, Py_ssize_t node, long long stamp) noexcept nogil
+cdef Py_ssize_t _member(
+    const unsigned char* p,
+    Py_ssize_t at,
+    Py_ssize_t end,
+    const long long* nodes,
+    const unsigned char* names,
+    long long* scratch,
+    Py_ssize_t depth,
+) noexcept nogil
 cdef bint _value(
     const unsigned char* p,
     Py_ssize_t at,

@@ -287,13 +287,51 @@ def _child(p, start, stop, nodes, names, first, count, hint):
     return -1
 
 
+def _enter(scratch, depth, node, stamp):
+    """Note that a struct or list begins: its node, its stamp, and where to look for its next name."""
+    scratch[3 * depth] = node
+    scratch[3 * depth + 1] = stamp
+    scratch[3 * depth + 2] = 0
+
+
+def _member(p, at, end, nodes, names, scratch, depth):
+    """Past the name of a member and its colon, to its value; `scratch` then tells the child, counted from 1.
+
+    -1 where it does not fit. If the name is unknown, its value must be null: the answer is then
+    -2 - the position behind the null.
+    """
+    node: cython.Py_ssize_t = scratch[3 * depth]
+    start: cython.Py_ssize_t = at + 1
+    stop: cython.Py_ssize_t = start
+    child: cython.Py_ssize_t
+    if at >= end or p[at] != 34:
+        return -1
+    while stop < end and p[stop] != 34 and p[stop] != 92:
+        stop += 1
+    if stop >= end or p[stop] != 34:
+        return -1
+    at = _skip(p, stop + 1, end)
+    if at >= end or p[at] != 58:
+        return -1
+    at = _skip(p, at + 1, end)
+    child = _child(
+        p, start, stop, nodes, names, nodes[6 * node + 1], nodes[6 * node + 2], scratch[3 * depth + 2]
+    )
+    if child < 0:
+        at = -1 if _string(p, start, end) < 0 else _null(p, at, end)
+        return -1 if at < 0 else -2 - at
+    if scratch[3 * _DEPTH + child] == scratch[3 * depth + 1]:
+        return -1
+    scratch[3 * _DEPTH + child] = scratch[3 * depth + 1]
+    scratch[3 * depth + 2] = child - nodes[6 * node + 1] + 1
+    return at
+
+
 def _value(p, at, end, nodes, names, scratch, stamp):
     """Whether a text is one object that surely fits; `stamp` is above all that `scratch` has seen."""
     depth: cython.Py_ssize_t = 0
     node: cython.Py_ssize_t = 0
     child: cython.Py_ssize_t
-    start: cython.Py_ssize_t
-    stop: cython.Py_ssize_t
     kind: cython.longlong
     is_first: cython.bint = True
     closing: cython.uchar
@@ -301,9 +339,7 @@ def _value(p, at, end, nodes, names, scratch, stamp):
     if at >= end or p[at] != 123:
         return 0
     at += 1
-    scratch[0] = 0
-    scratch[1] = stamp
-    scratch[2] = 0
+    _enter(scratch, 0, 0, stamp)
     while depth >= 0:
         node = scratch[3 * depth]
         closing = 125 if nodes[6 * node] == _STRUCT else 93
@@ -322,30 +358,13 @@ def _value(p, at, end, nodes, names, scratch, stamp):
         is_first = False
         child = nodes[6 * node + 1]
         if closing == 125:
-            if at >= end or p[at] != 34:
+            at = _member(p, at, end, nodes, names, scratch, depth)
+            if at == -1:
                 return 0
-            start = at + 1
-            stop = start
-            while stop < end and p[stop] != 34 and p[stop] != 92:
-                stop += 1
-            if stop >= end or p[stop] != 34:
-                return 0
-            at = _skip(p, stop + 1, end)
-            if at >= end or p[at] != 58:
-                return 0
-            child = _child(p, start, stop, nodes, names, child, nodes[6 * node + 2], scratch[3 * depth + 2])
-            at = _skip(p, at + 1, end)
-            if child < 0:
-                if _string(p, start, end) < 0:
-                    return 0
-                at = _null(p, at, end)
-                if at < 0:
-                    return 0
+            if at < 0:
+                at = -2 - at
                 continue
-            if scratch[3 * _DEPTH + child] == scratch[3 * depth + 1]:
-                return 0
-            scratch[3 * _DEPTH + child] = scratch[3 * depth + 1]
-            scratch[3 * depth + 2] = child - nodes[6 * node + 1] + 1
+            child += scratch[3 * depth + 2] - 1
         if at >= end:
             return 0
         if p[at] == 110:
@@ -360,9 +379,7 @@ def _value(p, at, end, nodes, names, scratch, stamp):
             at += 1
             depth += 1
             stamp += 1
-            scratch[3 * depth] = child
-            scratch[3 * depth + 1] = stamp
-            scratch[3 * depth + 2] = 0
+            _enter(scratch, depth, child, stamp)
             is_first = True
             continue
         at = _scalar(p, at, end, kind, nodes[6 * child + 3])

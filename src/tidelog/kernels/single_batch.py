@@ -17,18 +17,19 @@ refused. What is taken has the same effects in the same order.
 import cython
 
 if cython.compiled:
-    from cython.cimports.cpython.object import PyTypeObject
-    from cython.cimports.cpython.ref import Py_INCREF
-    from cython.cimports.cpython.tuple import PyTuple_SET_ITEM
+    from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
     from cython.cimports.tidelog.kernels.appends import _stamp_one
     from cython.cimports.tidelog.kernels.contents import Said, _walk
+    from cython.cimports.tidelog.kernels.published import Published, named
     from cython.cimports.tidelog.kernels.scan import _read_header, i32
     from cython.cimports.tidelog.kernels.scratch import Scratch
 else:
+    import time
     from types import SimpleNamespace as Said
 
     from tidelog.kernels.appends import _stamp_one
     from tidelog.kernels.contents import _walk
+    from tidelog.kernels.published import Published, named
     from tidelog.kernels.scan import _read_header, i32
     from tidelog.kernels.scratch import Scratch
 
@@ -36,24 +37,19 @@ _HEADER = cython.declare(cython.Py_ssize_t, 61)
 _INT_MAX = cython.declare(cython.longlong, 0x7FFFFFFF)
 _KEPT = cython.declare(cython.Py_ssize_t, 5)
 _SCRATCH_BYTES = 1 << 20
+_SMALL = cython.declare(cython.Py_ssize_t, 4096)  # looked at in less time than it takes to let others run
 _NO_TIMESTAMP = -1
 
 
 @cython.cfunc
-def _new(kind: type, values: tuple):
-    """A named tuple of this type; its own way takes three times as long."""
+def _clock_ms() -> cython.longlong:
+    """The time, in milliseconds since 1970."""
     if cython.compiled:
-        i: cython.Py_ssize_t
-        made: tuple = cython.cast(
-            tuple, PyType_GenericAlloc(cython.cast(cython.pointer[PyTypeObject], kind), len(values))
-        )
-        for i in range(len(values)):
-            each = values[i]
-            Py_INCREF(each)
-            PyTuple_SET_ITEM(made, i, each)
-        return made
+        now: timespec
+        timespec_get(cython.address(now), TIME_UTC)
+        return cython.cast(cython.longlong, now.tv_sec) * 1000 + now.tv_nsec // 1_000_000
     else:
-        return tuple.__new__(kind, values)
+        return time.time_ns() // 1_000_000
 
 
 @cython.cclass
@@ -132,27 +128,24 @@ class SingleBatch:
         `size`, `last_offset` and the others are then those of the copy.
         """
         n: cython.Py_ssize_t = len(data)
-        fault: cython.int
-        packed: cython.bint = False
-        said: Said = Said(sound=False, in_order=False, smallest=0, largest=-1, keyless=0)
+        said: Said
         if n <= _HEADER or n > self._max_bytes:
             return None
-        copy = bytearray(data)
         if cython.compiled:
-            p: cython.p_uchar = cython.cast(cython.p_uchar, cython.cast(cython.p_char, copy))
+            copy = PyBytes_FromStringAndSize(PyBytes_AS_STRING(data), n)  # changed while nobody else has it
+            p: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(copy))
             row: cython.longlong[16]
         else:
-            p = copy
+            copy = p = bytearray(data)
             row = [0] * 16
         if i32(p, 8) != n - 12:
             return None
-        with cython.nogil:
-            fault = _read_header(p, 0, n, row, True)
-            if fault == 0 and self._is_plain(row):
-                packed = row[6] != 0
-                if not packed:
-                    said = _walk(p, _HEADER, n, row[12], row[7], -1)
-        if packed:
+        if n <= _SMALL:
+            said = self._look(p, n, row)
+        else:
+            with cython.nogil:
+                said = self._look(p, n, row)
+        if not said.sound and row[6] != 0 and self._is_plain(row):
             said = self._walk_packed(p, n, row)
         if not said.sound or (self._keyed and said.keyless > 0):
             return None
@@ -167,6 +160,20 @@ class SingleBatch:
         self.producer_epoch = row[10]
         self.base_sequence = row[11]
         return copy
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _look(self, p: cython.p_uchar, n: cython.Py_ssize_t, row: cython.pointer[cython.longlong]) -> Said:
+        """Read the header into `row`, and look at the records where they are not compressed."""
+        nothing: Said = Said(sound=False, in_order=False, smallest=0, largest=-1, keyless=0)
+        if _read_header(p, 0, n, row, True) != 0:
+            row[6] = 0  # there is nothing inside to be looked at
+            return nothing
+        if row[6] != 0 or not self._is_plain(row):
+            return nothing
+        return _walk(p, _HEADER, n, row[12], row[7], -1)
 
     @cython.cfunc
     @cython.inline
@@ -202,24 +209,26 @@ class SingleBatch:
 class Appender:
     """Appends single batches to the log of `state`.
 
-    `types` are the types of what is published and answered: (offset with its place, offsets, view, producer's
-    state, producer's batch, result). `arm` answers what holds of the log's active segment until that, the
+    `types` are the types of what is kept and answered: (producer's state, producer's batch, result). `arm`
+    answers what holds of the log's active segment until that, the
     epochs or the segment's first timestamp change: (file, progress, leader epoch, base offset, bytes between
     index entries, largest size, largest timestamp, largest offset); None where nothing can be appended so.
-    `flush` brings the log to the disk once `flush_messages` have come since the last time.
+    `flush` brings the log to the disk once `flush_messages` have come since the last time. `own_clock`: the
+    log goes by the machine's clock, which needs no call.
+
+    A file that lends its descriptor (`storage.local.LocalFile.lend`) is written to without Python. What that
+    does not write whole is written again by the file itself, which then says what is wrong.
     """
 
-    _state: object
+    _state: Published
     _batch: SingleBatch
-    _point: type
-    _offsets: type
-    _view: type
     _producer_state: type
     _producer_batch: type
     _result: type
     _arm: object
     _flush: object
     _flush_messages: cython.longlong
+    _own_clock: cython.bint
     _now_ms: object
     _acquire: object
     _release: object
@@ -236,6 +245,10 @@ class Appender:
     _progress: Progress
     _write: object
     _publish: object
+    _lent: object
+    _descriptor: cython.int
+    _pwrite: cython.size_t
+    _base: object
     _reserved: cython.longlong
     _epoch: cython.longlong
     _base_offset: cython.longlong
@@ -244,20 +257,23 @@ class Appender:
     _max_timestamp: cython.longlong
     _max_offset: cython.longlong
 
-    def __init__(self, state, batch: SingleBatch, types: tuple, arm, flush, flush_messages: cython.longlong):
+    def __init__(
+        self,
+        state,
+        batch: SingleBatch,
+        types: tuple,
+        arm,
+        flush,
+        flush_messages: cython.longlong,
+        own_clock: cython.bint,
+    ):
         self._state = state
         self._batch = batch
-        (
-            self._point,
-            self._offsets,
-            self._view,
-            self._producer_state,
-            self._producer_batch,
-            self._result,
-        ) = types
+        self._producer_state, self._producer_batch, self._result = types
         self._arm = arm
         self._flush = flush
         self._flush_messages = flush_messages
+        self._own_clock = own_clock
         self._now_ms = state.now_ms
         self._acquire = state.lock.acquire
         self._release = state.lock.release
@@ -273,6 +289,10 @@ class Appender:
         self._progress = Progress()
         self._write = None
         self._publish = None
+        self._lent = None
+        self._descriptor = -1
+        self._pwrite = 0
+        self._base = 0
         self._reserved = 0
         self._epoch = -1
         self._base_offset = 0
@@ -286,7 +306,7 @@ class Appender:
 
         `replicated`: there is no other replica, so that the high watermark follows the log end.
         """
-        now_ms: cython.longlong = self._now_ms()
+        now_ms: cython.longlong = _clock_ms() if self._own_clock else self._now_ms()
         self._acquire()
         try:
             return self._append(data, leader_epoch, now_ms, replicated)
@@ -302,16 +322,14 @@ class Appender:
         replicated: cython.bint,
     ):
         """The same with the lock held."""
-        state = self._state
+        state: Published = self._state
         batch: SingleBatch = self._batch
         producers = self._producers
-        view: tuple = cython.cast(tuple, state.view)  # indexing a named tuple as an object is slow
-        offsets: tuple = cython.cast(tuple, view[1])
-        log_start = offsets[0]
-        unstable = offsets[1]
+        state.load(replicated)
+        unstable = state._unstable
         if not self._is_open(state, leader_epoch) or (replicated and unstable is not None):
             return None
-        first: cython.longlong = cython.cast(tuple, offsets[3])[0]
+        first: cython.longlong = state._end_offset
         if first < self._base_offset:
             return None  # the log was rolled past its end
         copy = batch.take(data, first, leader_epoch, now_ms)
@@ -331,19 +349,16 @@ class Appender:
         if position < 0:
             return None
         end_offset: cython.longlong = batch.last_offset + 1
-        ends_at = end_offset
         if after is not None:
             producers._producers[batch.producer_id] = after
-        producers._map_end_offset = ends_at
-        end = _new(self._point, (ends_at, self._base_offset, position + batch.size))
-        moved = _new(self._offsets, (log_start, unstable, end if replicated else offsets[2], end))
-        state.view = _new(self._view, (view[0], moved))
+        producers._map_end_offset = end_offset
+        state.advance(self._base, end_offset, position + batch.size, replicated, unstable)
         if end_offset - cython.cast(cython.longlong, state.recovery_point) >= self._flush_messages:
             self._flush(state)
-        return _new(self._result, (first, batch.last_offset, _NO_TIMESTAMP, log_start, False))
+        return named(self._result, 5, first, batch.last_offset, _NO_TIMESTAMP, state._log_start, False, None)
 
     @cython.cfunc
-    def _is_open(self, state, leader_epoch: cython.longlong) -> cython.bint:
+    def _is_open(self, state: Published, leader_epoch: cython.longlong) -> cython.bint:
         """Whether the log takes appends, in this leader epoch, without a new segment."""
         if state._closed or state._offline is not None or self._directory.failure is not None:
             return False
@@ -366,7 +381,8 @@ class Appender:
         self._first_timestamp = segment._first_timestamp
         self._armed = facts is not None
         if facts is None:
-            self._file = self._bytes = self._write = self._publish = None
+            self._file = self._bytes = self._write = self._publish = self._lent = None
+            self._pwrite = 0
             return
         (
             self._file,
@@ -379,7 +395,11 @@ class Appender:
             self._max_offset,
         ) = facts
         self._reserved = self._file._reserved
-        self._write = self._file._writer.pwrite
+        self._base = self._base_offset
+        writer = self._file._writer
+        self._write = writer.pwrite
+        lend = getattr(writer, "lend", None)
+        self._lent, self._descriptor, self._pwrite = (None, -1, 0) if lend is None else lend()
         self._bytes = self._file.bytes
         self._publish = self._bytes.publish
 
@@ -406,13 +426,21 @@ class Appender:
         for each in kept:
             if cython.cast(cython.longlong, cython.cast(tuple, each)[0]) == last_sequence:
                 return None  # perhaps sent again
-        newest = _new(self._producer_batch, (last_sequence, batch.last_offset, delta, batch.max_timestamp))
+        newest = named(
+            self._producer_batch, 4, last_sequence, batch.last_offset, delta, batch.max_timestamp, None, None
+        )
         if len(kept) >= _KEPT:
             kept = kept[len(kept) - _KEPT + 1 :]
         kept = (*kept, newest)
-        return _new(
+        return named(
             self._producer_state,
-            (batch.producer_id, batch.producer_epoch, state[2], batch.max_timestamp, None, kept),
+            6,
+            batch.producer_id,
+            batch.producer_epoch,
+            state[2],
+            batch.max_timestamp,
+            None,
+            kept,
         )
 
     @cython.cfunc
@@ -429,7 +457,8 @@ class Appender:
             self._reserved = self._file._reserved
             return position
         try:
-            self._write(copy, position)
+            if not self._write_directly(copy, position):
+                self._write(copy, position)
             self._publish(end)
         except BaseException as error:
             self._segment.undo(error)
@@ -440,3 +469,18 @@ class Appender:
             progress.max_timestamp = batch.max_timestamp
             progress.max_offset = batch.last_offset
         return position
+
+    @cython.cfunc
+    def _write_directly(self, copy, position: cython.longlong) -> cython.bint:
+        """Write the batch without Python; whether it is written."""
+        if cython.compiled:
+            size: cython.Py_ssize_t = self._batch.size
+            written: cython.Py_ssize_t
+            if self._pwrite == 0:
+                return False
+            p: cython.p_char = PyBytes_AS_STRING(copy)
+            with cython.nogil:
+                written = cython.cast(pwrite_fn, self._pwrite)(self._descriptor, p, size, position)
+            return written == size
+        else:
+            return False

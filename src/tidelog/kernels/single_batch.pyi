@@ -26,7 +26,9 @@ class SingleBatch:
         new_scratch: Callable[[int], Scratch],
         scratches: list[Scratch],
     ) -> None: ...
-    def take(self, data: bytes, next_offset: int, leader_epoch: int, now_ms: int) -> bytearray | None: ...
+    def take(
+        self, data: bytes, next_offset: int, leader_epoch: int, now_ms: int
+    ) -> bytes | bytearray | None: ...
 
 class Appender:
     def __init__(
@@ -37,5 +39,6 @@ class Appender:
         arm: Callable[[Any], tuple[Any, ...] | None],
         flush: Callable[[Any], None],
         flush_messages: int,
+        own_clock: bool,
     ) -> None: ...
     def append(self, data: bytes, leader_epoch: int, replicated: bool = False) -> Any: ...

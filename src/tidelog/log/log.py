@@ -72,7 +72,7 @@ class Log(LogReader):
 
     def __init__(self, state: LogState) -> None:
         super().__init__(state)
-        self._short_way = short_way(state)
+        self._short_way = short_way(state, own_clock=state.now_ms is clock_ms)
 
     @classmethod
     def open(
@@ -368,7 +368,7 @@ class Log(LogReader):
         with self._state.lock:
             before = self._state.config
             self._state.set_config(config)
-            self._short_way = short_way(self._state)
+            self._short_way = short_way(self._state, own_clock=self._state.now_ms is clock_ms)
             return before
 
     def close(self) -> None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.config import LogConfig
 from tidelog.errors import LogClosedError, LogOfflineError
+from tidelog.kernels.published import Published
 from tidelog.log.epochs import EpochFile
 from tidelog.log.offsets import LogOffsetMetadata, LogOffsets
 from tidelog.log.producers.producers import ProducerStateManager
@@ -58,10 +59,18 @@ class LogParts(NamedTuple):
     jitter: random.Random
 
 
-class LogState:
-    """A log's parts and what the writer does to them."""
+class LogState(Published):
+    """A log's parts and what the writer does to them.
+
+    `view` is what readers see, `active` the segment that takes appends: the last one of the view. What lies
+    below `recovery_point` is on the disk.
+    """
+
+    view: LogView
+    active: ActiveSegment
 
     def __init__(self, parts: LogParts, view: LogView, recovery_point: int) -> None:
+        super().__init__(LogOffsetMetadata, LogOffsets, LogView, view)
         self.directory = parts.directory
         self.topic_partition = parts.topic_partition
         self.set_config(parts.config)
@@ -72,22 +81,16 @@ class LogState:
         self.epochs = parts.epochs
         self.lock = threading.RLock()
         """Held by whoever changes anything here but for `view`'s places."""
-        self.view = view
-        """What readers see."""
-        self.active: ActiveSegment = view.segments.active
-        """The segment that takes appends: the last one of the view."""
+        self.active = view.segments.active
         self.sync_lock = threading.RLock()
         """Held by whoever brings the log to the disk, or cuts it; never while `lock` is waited for."""
         self.recovery_point = recovery_point
-        """What lies below it is on the disk."""
         self.synced_below = first_unsynced(view.segments)
         """The segments that begin below it are on the disk as they are; the active one never does."""
         self.truncations = 0
         """How often the end was cut off."""
         self.last_flush_ms = parts.now_ms()
         self._jitter = parts.jitter
-        self._closed = False
-        self._offline: BaseException | None = None
 
     def set_config(self, config: LogConfig) -> None:
         """Another configuration from now on."""

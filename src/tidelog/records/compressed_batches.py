@@ -27,7 +27,8 @@ def compress_batches(
     parts: list[bytes | memoryview] = []
     spans = zip(table.position.tolist(), table.size.tolist(), table.codec.tolist(), which, strict=True)
     for at, size, codec, marked in spans:
-        header, records = data[at : at + HEADER_SIZE], data[at + HEADER_SIZE : at + size]
+        # a message of magic 0 or 1, which stays as it is, may be shorter than a header
+        header, records = data[at : at + min(HEADER_SIZE, size)], data[at + HEADER_SIZE : at + size]
         parts += (gap, compress(codec, records, level=level)) if marked else (header, records)
     sizes = np.fromiter(map(len, parts), dtype=np.int64, count=len(parts)).reshape(-1, 2).sum(axis=1)
     if int(sizes.max()) > _MAX_BATCH:

@@ -464,28 +464,28 @@ class ActiveSegment(Segment):
         finally:
             self._file.state.changes += 1
         if not self.size:
-            self.created_ms = self._clock()
-            self._first_timestamp = None
+            self.created_ms, self._first_timestamp = self._clock(), None
         had_timestamps = self.progress.max_timestamp >= 0
         self._take_stock()
-        self.progress.last_offset = self.next_offset() - 1
-        self.progress.since = 0
+        self.progress.last_offset, self.progress.since = self.next_offset() - 1, 0
         if had_timestamps:
             left = self._read_largest()
             self.progress.max_timestamp, self.progress.max_offset = left.timestamp, left.offset
         return before - self.size
 
-    def recover(self, state: RecoveryState) -> int:
+    def recover(self, state: RecoveryState, *, any_order: bool = False) -> int:
         """Check every batch, rebuild the indexes, cut the file after the last sound batch; the bytes cut.
 
         See `recovery`. An offset that the segment cannot hold raises IndexOffsetOverflowError, one that goes
-        back CorruptRecordError; then nothing is cut, and the indexes reach up to that batch.
+        back CorruptRecordError; then nothing is cut, and the indexes reach up to that batch. In `any_order`
+        it may go back, but not from one index entry to the next (OffsetsOutOfOrderError).
         """
         self._check_writable()
         before = self.size
         indexes = (self.offset_index, self.time_index, self.txn_index)
+        every = self.index_interval_bytes
         try:
-            rebuilding = Rebuilding(self.base_offset, self.index_interval_bytes, indexes, state, self.path)
+            rebuilding = Rebuilding(self.base_offset, every, indexes, state, self.path, any_order=any_order)
             sound = rebuilding.run(self.buffer())
             if sound < before:
                 self._file.cut(sound)

@@ -35,6 +35,7 @@ from tidelog.types import OffsetPosition, TimestampOffset, TimestampType
 
 __all__ = ["BatchPosition", "Segment", "SegmentRead"]
 
+_TAIL_BYTES = 4 << 20  # of a log behind its last index entry: usually one batch or two
 _NO_BOUND = (1 << 63) - 1
 _MAGIC_V2 = 2
 _TIMESTAMP_TYPES = (TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME)
@@ -144,7 +145,23 @@ class Segment(ABC):
             last = self.offset_index.last_entry
         except FileNotFoundError:
             last = OffsetPosition(self.base_offset, 0)
-        return int(self._ask(self._file.bytes.walk, last.position, last.offset)[1]) + 1
+        found = self._end_of_tail(last)
+        return found or int(self._ask(self._file.bytes.walk, last.position, last.offset)[1]) + 1
+
+    def _end_of_tail(self, last: OffsetPosition) -> int | None:
+        """What `next_offset` asks, of a file that is not mapped: by reading what lies behind the last index
+        entry. None if that is much, or not as it should be.
+        """
+        size = self.size - last.position
+        if not 0 < size <= _TAIL_BYTES or self._file.bytes.view() is not None:
+            return None
+        data = self._file.read(last.position, size)
+        scan = scan_batches(data, check_crc=False)
+        ends = scan.table.last_offset
+        if scan.fault is not None or len(data) != size or (ends[1:] <= ends[:-1]).any():
+            return None
+        is_there = last.position == 0 or ends[0] == last.offset
+        return int(ends[-1]) + 1 if is_there else None
 
     def index_fault(self) -> str | None:
         """Why the offset or the time index does not fit the log, so that recovery should rebuild it, or None.

@@ -100,6 +100,19 @@ class LogFile:
             self.map()
         return view
 
+    def read(self, position: int, size: int) -> bytes:
+        """Some of the bytes, whether or not the file is mapped."""
+        with self.directory.lock:
+            if self._closed:
+                raise LogClosedError(f"segment {self.path} was closed or replaced; ask the log again")
+            if self._writer is not None:
+                return self._writer.pread(size, position)
+            file = self.directory.open(self.name)
+            try:
+                return file.pread(size, position)
+            finally:
+                file.close()
+
     def map(self) -> None:
         """Make sure that what is published is mapped."""
         with self.directory.lock:

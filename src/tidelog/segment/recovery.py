@@ -17,7 +17,7 @@ from typing import ClassVar, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tidelog.errors import CorruptRecordError, IndexOffsetOverflowError
+from tidelog.errors import CorruptRecordError, IndexOffsetOverflowError, OffsetsOutOfOrderError
 from tidelog.index import AbortedTxn
 from tidelog.kernels.entries import OFFSET_RANGE, index_entries
 from tidelog.records.batches import BatchTable, scan_batches
@@ -82,7 +82,11 @@ class Rebuilding:
         indexes: tuple[EntryIndex, EntryIndex, TxnEntries],
         state: RecoveryState,
         source: str,
+        *,
+        any_order: bool = False,
     ) -> None:
+        """`any_order`: as in Kafka, an offset that goes back is an error only where it is indexed."""
+        self._any_order = any_order
         self._base_offset = base_offset
         self._interval = interval
         self._offset_index, self._time_index, self._txn_index = indexes
@@ -116,8 +120,9 @@ class Rebuilding:
         position, sound = 0, True
         while sound and position < len(view):
             scan = scan_batches(view, start=position, max_batches=_RUN, source=self._source)
-            sound = self._take(view, scan.table) and scan.fault is None
+            whole = self._take(view, scan.table)
             position = int(self._progress[0])
+            sound = whole and (scan.fault is None or position < scan.end)
         return position
 
     def _take(self, view: memoryview, table: BatchTable) -> bool:
@@ -133,11 +138,20 @@ class Rebuilding:
         _grow(self._time_index, entries.times.shape[1] + 1)
         self._offset_index.append_many(entries.offsets[0], entries.offsets[1])
         self._time_index.append_many(entries.times[0], entries.times[1])
-        for txn in aborted:
-            self._txn_index.append(txn)
-        if fault:
-            self._refuse(table[taken : taken + 1], fault)
-        return whole == len(table)
+        try:
+            for txn in aborted:
+                self._txn_index.append(txn)
+        except OffsetsOutOfOrderError as error:
+            if self._any_order:  # Kafka does not load the log
+                raise CorruptRecordError(str(error)) from None
+            raise
+        if not fault:
+            return whole == len(table)
+        bad = table[taken : taken + 1]
+        if fault == OFFSET_RANGE or not self._any_order:
+            self._refuse(bad, fault)
+        self._progress[1] = int(bad.last_offset[0]) - 1  # go on with it
+        return True
 
     def _entries(self, table: BatchTable) -> tuple[int, int, _Entries]:
         """How many rows can be indexed, what is wrong with the next one, and the entries they make."""

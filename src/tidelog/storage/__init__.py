@@ -37,7 +37,7 @@ from tidelog.storage.files import (
     read_file,
     rename_noreplace,
 )
-from tidelog.storage.local import LOCAL, LocalFileSystem
+from tidelog.storage.local import LOCAL, LocalFileSystem, release_pages
 from tidelog.storage.reading import FileReader
 
 __all__ = [
@@ -60,6 +60,7 @@ __all__ = [
     "read_epoch_checkpoint",
     "read_file",
     "read_offset_checkpoint",
+    "release_pages",
     "rename_noreplace",
     "write_epoch_checkpoint",
     "write_offset_checkpoint",

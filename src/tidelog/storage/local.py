@@ -12,6 +12,10 @@ Truncation. Touching memory behind a file's end kills the process. So read-only 
 their file, and before a file is cut, each of them that somebody holds gets a copy of the pages that go, moved
 over it in the same way: one step for whoever reads there in the meantime, who continues seeing what was
 there.
+
+Pages. What is read through a mapping counts as this process's memory until the kernel wants it back.
+`release_pages` gives it back at once; the file's cache keeps the bytes, and a read brings them in again.
+Pages that a truncation has copied are nowhere else: such a mapping is left as it is.
 """
 
 from __future__ import annotations
@@ -40,6 +44,7 @@ __all__ = [
     "LocalFileSystem",
     "LocalMapping",
     "open_regular",
+    "release_pages",
     "state_of",
 ]
 
@@ -64,6 +69,9 @@ _mremap = _libc.mremap
 _mremap.restype = ctypes.c_void_p
 _mremap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
 
+_pwrite = getattr(_libc, "pwrite64", None)
+_pwrite_address = 0 if _pwrite is None else ctypes.cast(_pwrite, ctypes.c_void_p).value or 0
+
 _KEEP_SIZE = 1
 _fallocate = getattr(_libc, "fallocate64", None)
 if _fallocate is not None:
@@ -76,12 +84,21 @@ class _ReadMappings:
     def __init__(self) -> None:
         self.lock = threading.RLock()  # again by its own thread, when a collection lets go of a mapping
         self._by_file: dict[tuple[int, int], tuple[weakref.ref[mmap.mmap], ...]] = {}
+        self._as_files: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
+        """Those whose bytes are all in their file still."""
 
     def add(self, file: tuple[int, int], memory: mmap.mmap) -> None:
         """Remember a mapping."""
         reference = weakref.ref(memory, lambda _: self._forget(file))
         with self.lock:
             self._by_file[file] = (*self._by_file.get(file, ()), reference)
+            self._as_files.add(memory)
+
+    def release(self, memory: object) -> None:
+        """Take the pages of a mapping out of the process, if its file has all of them."""
+        with self.lock:
+            if isinstance(memory, mmap.mmap) and memory in self._as_files:
+                memory.madvise(mmap.MADV_DONTNEED)
 
     def _forget(self, file: tuple[int, int]) -> None:
         with self.lock:
@@ -97,6 +114,7 @@ class _ReadMappings:
         for reference in self._by_file.get(file, ()):
             memory = reference()
             if memory is not None and start < len(memory):
+                self._as_files.discard(memory)
                 _replace(memory, start, min(end, len(memory)))
 
     def renew_lock(self) -> None:
@@ -106,6 +124,11 @@ class _ReadMappings:
 
 _read_mappings = _ReadMappings()
 os.register_at_fork(after_in_child=_read_mappings.renew_lock)
+
+
+def release_pages(memory: object) -> None:
+    """Give back the pages of a read-only mapping (a view's `obj`); views stay good. Leaves all else alone."""
+    _read_mappings.release(memory)
 
 
 def _address(memory: mmap.mmap) -> int:
@@ -221,6 +244,16 @@ class LocalFile:
             error.filename = self.path
             raise
         return size
+
+    def lend(self) -> tuple[object | None, int, int]:
+        """For a kernel that writes by itself: (owner, descriptor, address of C's `pwrite`); 0: it must not.
+
+        The descriptor is open for as long as its owner is held.
+        """
+        if type(self) is not LocalFile:  # which may do more than write
+            return None, -1, 0
+        handle = self._handle or self._live()
+        return handle, handle.number, _pwrite_address
 
     def pwritev(self, buffers: Sequence[ReadableBuffer], position: int) -> int:
         """Write all of the buffers one after the other from `position` on."""

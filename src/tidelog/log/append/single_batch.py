@@ -14,25 +14,27 @@ from tidelog.kernels.single_batch import Appender, SingleBatch
 from tidelog.log.append.info import AppendResult
 from tidelog.log.append.validation import TARGETS
 from tidelog.log.flushing import flush
-from tidelog.log.offsets import LogOffsetMetadata, LogOffsets
 from tidelog.log.producers.sequences import BatchMetadata, ProducerState
 from tidelog.log.segments.rolling import roll_bounds, roll_facts
-from tidelog.log.state import LogState, LogView
+from tidelog.log.state import LogState
 from tidelog.records.libraries import new_scratch
 from tidelog.segment.file import MAX_SIZE
 from tidelog.types import LARGEST_OFFSET, TimestampType
 
 __all__ = ["short_way"]
 
-_TYPES = (LogOffsetMetadata, LogOffsets, LogView, ProducerState, BatchMetadata, AppendResult)
+_TYPES = (ProducerState, BatchMetadata, AppendResult)
 _LATEST = (1 << 63) - 1
 _NEAR_THE_END = LARGEST_OFFSET - (1 << 40)
 _scratches: list[Scratch] = []
 """Room to decompress to that no log uses at the moment."""
 
 
-def short_way(state: LogState) -> Appender | None:
-    """The short way to a log; None if its configuration leaves no batch as it came."""
+def short_way(state: LogState, *, own_clock: bool) -> Appender | None:
+    """The short way to a log; None if its configuration leaves no batch as it came.
+
+    `own_clock`: `state.now_ms` tells the machine's time.
+    """
     config = state.config
     if config.message_timestamp_type is not TimestampType.CREATE_TIME:
         return None
@@ -45,7 +47,7 @@ def short_way(state: LogState) -> Appender | None:
         new_scratch,
         _scratches,
     )
-    return Appender(state, batch, _TYPES, _facts, flush, state.flush_messages)
+    return Appender(state, batch, _TYPES, _facts, flush, state.flush_messages, own_clock)
 
 
 def _facts(state: LogState) -> tuple[Any, ...] | None:

@@ -28,20 +28,20 @@ from tidelog.errors import (
     InvalidIndexError,
     OffsetsOutOfOrderError,
 )
-from tidelog.index import AbortedTxn, TransactionIndex
+from tidelog.index import TransactionIndex
+from tidelog.index.base import MAX_RELATIVE_OFFSET
 from tidelog.index.transaction import decode_entries
 from tidelog.layout.partitions import PartitionFiles
-from tidelog.log.epochs import EpochFile
 from tidelog.log.offsets import LogOffsetMetadata
+from tidelog.log.opening.kafka_reading import KafkaSegment
 from tidelog.log.opening.leftovers import orphans, plan_swaps, temporary_files
+from tidelog.log.opening.recovery_state import LogRecoveryState
 from tidelog.log.producers.loading import rebuild_producers
-from tidelog.log.producers.markers import read_markers
-from tidelog.log.producers.producers import ProducerStateManager
 from tidelog.log.segments.deletion import exchange_files
 from tidelog.log.segments.segments import LogSegments
 from tidelog.log.segments.splitting import split_segment
 from tidelog.log.state import LogParts, draw_jitter_ms
-from tidelog.records.batches import BatchTable, scan_batches
+from tidelog.records.batches import scan_batches
 from tidelog.segment import ActiveSegment, SealedSegment, Segment
 from tidelog.storage.directory import tells_failed_sync
 from tidelog.storage.files import read_file, write_again
@@ -84,33 +84,6 @@ def load(
     """
     loader = _Loader(parts, clean, log_start_offset, recovery_point, recovered, as_kafka)
     return loader.load(recover)
-
-
-class _Recovery:
-    """Takes in the batches of a segment that is recovered (`segment.RecoveryState`)."""
-
-    def __init__(self, producers: ProducerStateManager, epochs: EpochFile) -> None:
-        self._producers = producers
-        self._epochs = epochs
-
-    def take(self, buffer: memoryview, batches: BatchTable) -> Iterable[AbortedTxn]:
-        """Note epochs and producers; the transactions that the batches abort."""
-        markers = read_markers(buffer, batches)
-        latest = self._epochs.cache.latest_epoch
-        if int(batches.leader_epoch.max()) > (-1 if latest is None else latest):
-            self._assign(batches)
-        completed = self._producers.load(batches, markers)
-        return [
-            AbortedTxn(txn.producer_id, txn.first_offset, txn.last_offset, txn.last_stable_offset)
-            for txn in completed
-            if txn.is_aborted
-        ]
-
-    def _assign(self, batches: BatchTable) -> None:
-        for epoch, offset in zip(batches.leader_epoch.tolist(), batches.base_offset.tolist(), strict=True):
-            latest = self._epochs.cache.latest_epoch
-            if epoch >= 0 and (latest is None or epoch > latest):
-                self._epochs.cache.assign(epoch, offset)
 
 
 class _Loader:
@@ -276,7 +249,7 @@ class _Loader:
                 TransactionIndex.ENTRY_SIZE,
             )
             for start in range(0, len(data) - size + 1, size):
-                if int.from_bytes(data[start : start + 2], "big", signed=True) > 0:
+                if 0 < data[start] < 128:  # of the version's two bytes, Kafka looks at the first
                     raise InvalidIndexError(f"{self._directory.file(name)}: an entry of an unknown version")
                 if decode_entries(data[start : start + size])[0].last_offset < segment.base_offset:
                     return "a transaction ends before the segment"
@@ -298,13 +271,19 @@ class _Loader:
         try:
             self._recover_segment(index)
         except IndexOffsetOverflowError as error:
-            for part in range(self._split(index, error)):
-                self._recover_segment(index + part)
+            for base_offset in self._split(index, error):
+                self._recover_segment([one.base_offset for one in self._segments].index(base_offset))
 
-    def _split(self, index: int, why: IndexOffsetOverflowError) -> int:
-        """Split a segment that cannot be indexed; how many there are in its place."""
+    def _split(self, index: int, why: IndexOffsetOverflowError) -> list[int]:
+        """Split a segment that cannot be indexed; the base offsets of those in its place.
+
+        One of a batch whose base offset is damaged may come after all others.
+        """
         directory = self._directory
         old = SealedSegment.open(directory, self._segments[index].base_offset)
+        last = self._end_to_kafka(old.base_offset) - 1 if self._as_kafka else None
+        if last is not None and last - old.base_offset <= MAX_RELATIVE_OFFSET:
+            raise CorruptRecordError(f"{why}: Kafka fails, as the last offset is in range", source=old.path)
         _logger.warning("%s: splitting segment %d: %s", directory.path, old.base_offset, why)
         split = split_segment(old, self._parts.config, self._parts.now_ms)
         exchange_files(directory, split.segments, lambda: old.rename_to(Transient.DELETED))
@@ -317,7 +296,8 @@ class _Loader:
             cut = old.size - split.size
             _logger.warning("%s: %d bytes cut off it: %s", directory.path, cut, split.fault)
             self._remove_segments(index + len(split.segments))
-        return len(split.segments)
+        self._segments.sort(key=lambda one: one.base_offset)
+        return [one.base_offset for one in split.segments]
 
     def _recover_segment(self, index: int) -> int:
         """Check and rebuild a segment; how many bytes were cut off it."""
@@ -332,9 +312,10 @@ class _Loader:
             last_offset=segment.base_offset,
             now_ms=parts.now_ms,
         )
+        self._snapshots = set(producers.snapshot_offsets)  # later ones are gone, also if this fails
         active = self._activated(segment)
         try:
-            cut = active.recover(_Recovery(producers, parts.epochs))
+            cut = active.recover(LogRecoveryState(producers, parts.epochs), any_order=self._as_kafka)
         except (IndexOffsetOverflowError, CorruptRecordError):
             active.abandon()
             raise
@@ -359,7 +340,7 @@ class _Loader:
             self._recover_from_point()
         if not self._segments:
             return None
-        end = self._segments[-1].next_offset()
+        end = self._log_end()
         if end >= self._log_start:
             return end
         _logger.warning(
@@ -371,6 +352,17 @@ class _Loader:
         self._remove_segments(0)
         self._parts.epochs.clear()
         return None
+
+    def _log_end(self) -> int:
+        last = self._segments[-1]
+        return self._end_to_kafka(last.base_offset) if self._as_kafka else last.next_offset()
+
+    def _end_to_kafka(self, base_offset: int) -> int:
+        segment = KafkaSegment.open(self._directory.fs, self._directory.path, base_offset)
+        try:
+            return segment.next_offset()
+        finally:
+            segment.close()
 
     def _recover_from_point(self) -> None:
         bases = [segment.base_offset for segment in self._segments]
@@ -387,10 +379,7 @@ class _Loader:
                 self._split(index, error)
                 continue
             except OffsetsOutOfOrderError as error:
-                _logger.warning("%s: emptying segment %d: %s", self._directory.path, base_offset, error)
-                active = self._activated(self._segments[index])
-                cut = active.truncate_to(base_offset)
-                self._segments[index] = active.seal()
+                cut = self._empty(index, error)
             except CorruptRecordError as error:
                 cut = self._cut_at(index, error)
             if cut:
@@ -404,6 +393,15 @@ class _Loader:
                 self._remove_segments(index + 1)
                 return
             index += 1
+
+    def _empty(self, index: int, error: Exception) -> int:
+        """Remove all batches of a segment; the bytes cut off."""
+        base_offset = self._segments[index].base_offset
+        _logger.warning("%s: emptying segment %d: %s", self._directory.path, base_offset, error)
+        active = self._activated(self._segments[index])
+        cut = active.truncate_to(base_offset)
+        self._segments[index] = active.seal()
+        return cut
 
     def _cut_at(self, index: int, error: CorruptRecordError) -> int:
         """Cut a segment at a sound batch whose offsets go back, and recover it; the bytes cut off.
