@@ -5,7 +5,8 @@ and what was read then makes no sense. That is not damage, and reading again hel
 So a fault is looked at once more:
 
 1. A file that has not been changed since the read was planned, nor in the minute before, is damaged.
-2. Else it is opened again and read from its start. If the same batch is at fault again, it is damaged.
+2. A file that is shorter than it was when it was opened was cut.
+3. Else it is opened again and read from its start. If the same batch is at fault again, it is damaged.
 """
 
 from __future__ import annotations
@@ -18,9 +19,14 @@ from tidelog.records.decode import decode_batches
 from tidelog.records.windows import Window, read_windows
 from tidelog.scanning.volumes import FileView, open_volume
 
-__all__ = ["offset_at", "was_changed"]
+__all__ = ["may_have_changed", "offset_at", "was_changed"]
 
 _MARGIN_NS = 60_000_000_000  # the clock of a file server may be another
+
+
+def may_have_changed(view: FileView, planned_ns: int) -> bool:
+    """Whether a file may have been changed since a read of it was planned, as far as that can be known."""
+    return bool(view.changed_ns) and (view.changed_ns >= planned_ns - _MARGIN_NS or view.has_changed())
 
 
 def was_changed(
@@ -31,12 +37,14 @@ def was_changed(
     open_view: Callable[[], FileView],
 ) -> bool:
     """Whether a fault that was met in a file is its writer's doing, not damage."""
-    if not view.changed_ns or (view.changed_ns < planned_ns - _MARGIN_NS and not view.has_changed()):
+    if not may_have_changed(view, planned_ns):
         return False
     try:
         again = open_view()
     except (DataLossError, FileNotFoundError):
         return True
+    if again.size < view.size:
+        return True  # cut since it was opened, perhaps inside a batch
     try:
         for data, origin, table in _walk(again, source):
             here = int(table.position.searchsorted(fault.position))

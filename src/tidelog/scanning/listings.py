@@ -72,6 +72,9 @@ class Listings:
         else:
             first_seen = now
         segments = partition.segments  # with the topic's id, which is looked up before
+        if partition.unfinished:  # so that it is told at every look
+            self._known.pop(partition.url, None)
+            return
         self._known[partition.url] = _Listing(
             state, first_seen, now, partition.topic_id, partition.file_kinds, segments
         )

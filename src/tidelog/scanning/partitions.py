@@ -107,6 +107,8 @@ class Partition:
         """Whether it is live, or what its name marks it as."""
         self.is_named = False
         """Whether the path that was given is this directory itself, not a root that holds it."""
+        self.unfinished: tuple[int, ...] = ()
+        """When it is listed: where segments have lost their names to others that a crash left without one."""
         self._root = root
 
     def __repr__(self) -> str:
@@ -163,6 +165,7 @@ class Partition:
         return found
 
     def _as_left(self, found: PartitionFiles) -> PartitionFiles:
+        self.unfinished = found.replacing
         if found.replacing:
             warn_once(
                 f"{self.url}: replacing segments {found.replacing} was cut short, and what they hold is not "
@@ -406,7 +409,8 @@ def _partitions_at(url: str, marked: bool) -> Iterator[Partition]:
         names = open_volume(url).names()
     except FileNotFoundError:
         raise InvalidInputError(f"{url} does not exist") from None
-    if name is not None and not any(is_directory for _, is_directory in names):
+    # what a repair or rewrite keeps lies in a hidden directory of the partition
+    if name is not None and not any(is_directory and entry[0] != "." for entry, is_directory in names):
         above = str(Path(url).resolve().parent) if is_local else url.rpartition("/")[0]
         root = Root(above, has_journal=is_local)
         partition = _partition(url, name, root)

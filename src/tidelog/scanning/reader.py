@@ -28,16 +28,17 @@ from tidelog.scanning.plan import DEFAULT_SPLIT_BYTES
 from tidelog.scanning.ranges import OffsetRange, is_committed, plan_range
 from tidelog.scanning.salvage import run_with
 from tidelog.scanning.tasks import ScanTask, open_view
+from tidelog.scanning.typed import TypedColumns, typed_columns
 from tidelog.scanning.volumes import FileView
+from tidelog.values.spec import Values
 
 __all__ = ["Bound", "plan_scan", "scan"]
 
 Bound = int | datetime | Mapping[int, int] | None
 """An offset; a time; an offset by partition number; None for the log's own start or end."""
 
-_AHEAD = 6  # record batches that a task may be ahead of its reader
-_THREAD_SPLIT_BYTES = 24 << 20  # decoded, most often no more than `_AHEAD` batches
-_THREAD_BYTES = 8 << 20  # of a batch: half as many to hand over
+_AHEAD = 12  # record batches that a task may be ahead of its reader
+_THREAD_SPLIT_BYTES = 12 << 20  # decoded, most often no more than `_AHEAD` batches: else its thread waits
 
 
 def scan(
@@ -50,12 +51,14 @@ def scan(
     isolation: str = "read_uncommitted",
     control_records: bool = False,
     columns: Iterable[str] | None = None,
+    values: Values | None = None,
+    keys: Values | None = None,
     corrupt: str = "fail",
     on_loss: Callable[[Loss], None] = log_loss,
     threads: int = 1,
     split_bytes: int | None = None,
     max_rows: int = MAX_ROWS,
-    max_bytes: int | None = None,
+    max_bytes: int = MAX_BYTES,
 ) -> pa.RecordBatchReader:
     """Read records from directories that Kafka or tidelog wrote, in use or not, as Arrow record batches.
 
@@ -64,6 +67,9 @@ def scan(
     consumer, Kafka's internal topics are read only if they are named, and control records (transaction
     markers) only with `control_records`. `isolation="read_committed"` leaves out aborted data and what lies
     past the last stable offset.
+
+    `values` and `keys` decode Avro: the column then has its schema's type, and two more follow it,
+    `value_invalid` with what did not decode, whole, and `value_error` with the reason.
 
     The result is read once; DuckDB, Polars and pandas take it as it is. Files are only read; a log that is
     being written is read up to its last whole batch. If a file is damaged, you get the records before the
@@ -87,12 +93,13 @@ def scan(
         split_bytes=_split_bytes(threads) if split_bytes is None else split_bytes,
         corrupt=policy,
     )
-    if max_bytes is None:
-        max_bytes = MAX_BYTES if threads == 1 else _THREAD_BYTES
-    run = _Run(projection, max_rows, max_bytes, policy)
+    typed = TypedColumns()
+    if values is not None or keys is not None:
+        typed = typed_columns(projection, tasks, values, keys)
+    run = _Run(projection, max_rows, max_bytes, policy, typed)
     found = _in_order(tasks, run, threads) if threads > 1 else _one_by_one(tasks, run)
     batches = _without_losses(found, policy, on_loss)
-    return pa.RecordBatchReader.from_batches(projection.schema, batches)
+    return pa.RecordBatchReader.from_batches(typed.schema(projection.schema), batches)
 
 
 def _split_bytes(threads: int) -> int:
@@ -159,10 +166,11 @@ class _Run:
     max_rows: int
     max_bytes: int
     corrupt: Corrupt
+    typed: TypedColumns
 
     def __call__(self, task: ScanTask, view: FileView | None = None) -> Iterator[pa.RecordBatch | Loss]:
         """The records of a task, and what was lost between them."""
-        return run_with(
+        found = run_with(
             self.corrupt,
             task,
             self.projection,
@@ -170,6 +178,8 @@ class _Run:
             max_bytes=self.max_bytes,
             view=view,
         )
+        for item in found:
+            yield item if isinstance(item, Loss) else self.typed.decode(item, task.topic)
 
 
 _Found: TypeAlias = tuple[ScanTask, pa.RecordBatch | Loss]

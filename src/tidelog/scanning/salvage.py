@@ -7,6 +7,9 @@
    once, however many tasks it spans.
 4. A batch whose checksum holds and whose records do not decode is a loss, too. A file that has gone since the
    task was planned is left out whole.
+5. A writer may change the file meanwhile. What looks lost in a file that was changed a short while ago has to
+   look so twice, and what was found sound is checked again as it is read. Else the task is to be planned anew
+   (`DataLossError`).
 
 A gap in the offsets alone is no loss: cleaning leaves such gaps.
 """
@@ -20,14 +23,24 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from tidelog.errors import CorruptRecordError
-from tidelog.records.batches import BatchTable, Column
+from tidelog.errors import CorruptRecordError, DataLossError
+from tidelog.layout.partitions import PartitionFiles
+from tidelog.records.batches import BatchTable, Column, first_disorder
 from tidelog.records.decode import MAX_BYTES, MAX_ROWS
 from tidelog.records.schema import Projection
 from tidelog.records.windows import Window, read_windows
+from tidelog.scanning.changes import may_have_changed
 from tidelog.scanning.losses import Corrupt, Loss, log_loss
 from tidelog.scanning.survey import Gap, Sound, Survey, survey_segment
-from tidelog.scanning.tasks import NO_END, ScanTask, decode_window, run_task, select_batches
+from tidelog.scanning.tasks import (
+    NO_END,
+    ScanTask,
+    changed_meanwhile,
+    decode_window,
+    open_view,
+    run_task,
+    select_batches,
+)
 from tidelog.scanning.volumes import FileView, open_volume
 from tidelog.storage.names import parse_segment_file
 
@@ -61,8 +74,8 @@ def salvage_task(
 ) -> Iterator[pa.RecordBatch]:
     """Like `run_task`, but skips what is damaged or gone, and reports it."""
     try:
-        view = open_volume(task.url).view(task.log_name)
-    except FileNotFoundError:
+        view = open_view(task)
+    except DataLossError:
         report(_gone(task))
         return
     for data, origin, table in sound_windows(task, view, report):
@@ -206,11 +219,21 @@ def _windows_of(
     """The batches of sound bytes that begin in [reached, owned_end)."""
     is_boundary = sound.start <= reached and reached > task.start_position
     start = reached if is_boundary else sound.start
-    for data, origin, table in read_windows(view, start, sound.end, name=task.source):
+    windows = read_windows(view, start, sound.end, check_crc=True, name=task.source)
+    while True:
+        try:
+            data, origin, table = next(windows)
+        except StopIteration:
+            return
+        except CorruptRecordError as error:
+            raise changed_meanwhile(task) from error
+        last = int(table.last_offset[-1])
+        if last > sound.last_offset or first_disorder(table, 0) is not None:
+            raise changed_meanwhile(task)
         owned = table.rows[(table.position >= reached) & (table.position < owned_end)]
         if len(owned):
             yield Window(data, origin, BatchTable(np.ascontiguousarray(owned)))
-        if table.end >= owned_end or table.last_offset[-1] >= task.end_offset:
+        if table.end >= owned_end or last >= task.end_offset:
             return
 
 
@@ -264,21 +287,51 @@ def _next_base(view: FileView, position: int) -> int:
 
 
 def survey_task(task: ScanTask, view: FileView) -> Survey:
-    """The survey of the task's segment; the last few are kept, for the tasks that share it."""
-    end, base = _file_end(task, view), _base_offset(task)
-    key = (task.source, end, view.changed_ns, task.next_base)
+    """The survey of the task's segment; the last few are kept, for the tasks that share it.
+
+    DataLossError if its writer changes it meanwhile.
+    """
+    key = (task.source, _file_end(task, view), view.changed_ns, task.next_base)
     if view.changed_ns:
         with _surveys_lock:
             if key in _surveys:
                 return _surveys[key]
-    is_last = task.next_base == NO_END
-    survey = survey_segment(view, end, floor=base, limit=task.next_base, is_last=is_last, name=task.source)
-    if view.changed_ns:
+    survey = _survey(task, view)
+    if survey.gaps and may_have_changed(view, task.planned_ns) and not _is_lost(task, view, survey):
+        raise changed_meanwhile(task)
+    if view.changed_ns and not view.has_changed():
         with _surveys_lock:
             while len(_surveys) >= _KEPT_SURVEYS:
                 del _surveys[next(iter(_surveys))]
             _surveys[key] = survey
     return survey
+
+
+def _is_lost(task: ScanTask, view: FileView, survey: Survey) -> bool:
+    """Whether the gaps of a survey are still there, in a file that is as it was when the task was planned."""
+    again = open_view(task)
+    if again.size < max(view.size, task.end_position):
+        return False
+    cut_short = [gap for gap in survey.gaps if gap.is_unfinished and gap.first_offset < task.end_offset]
+    if cut_short and again.changed_ns > task.planned_ns and task.end_offset < NO_END:
+        return False  # a write is under way where the log's end was
+    if task.next_base != NO_END:  # a cleaning may have put several segments into one
+        listed = PartitionFiles.look(open_volume(task.url).names)
+        later = [one.base_offset for one in listed.segments if one.base_offset > _base_offset(task)]
+        if task.next_base not in later[:1]:
+            return False
+    return set(survey.gaps) <= set(_survey(task, again).gaps)
+
+
+def _survey(task: ScanTask, view: FileView) -> Survey:
+    return survey_segment(
+        view,
+        _file_end(task, view),
+        floor=_base_offset(task),
+        limit=task.next_base,
+        is_last=task.next_base == NO_END,
+        name=task.source,
+    )
 
 
 def _file_end(task: ScanTask, view: FileView) -> int:

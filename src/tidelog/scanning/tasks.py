@@ -33,6 +33,7 @@ __all__ = [
     "NO_END",
     "Aborted",
     "ScanTask",
+    "changed_meanwhile",
     "committed",
     "decode_window",
     "open_view",
@@ -135,7 +136,7 @@ def settled(task: ScanTask, view: FileView, windows: Iterator[Window]) -> Iterat
 
 def _told(task: ScanTask, view: FileView, error: CorruptRecordError) -> TidelogError:
     return (
-        _changed(task)
+        changed_meanwhile(task)
         if was_changed(task.source, view, error, task.planned_ns, lambda: open_view(task))
         else error
     )
@@ -144,10 +145,11 @@ def _told(task: ScanTask, view: FileView, error: CorruptRecordError) -> TidelogE
 def _check_end(task: ScanTask, reached: int) -> None:
     """The end of a log was there when the scan was planned: if it is not, the log was cut since."""
     if task.is_tail and reached < task.end_offset < NO_END:
-        raise _changed(task)
+        raise changed_meanwhile(task)
 
 
-def _changed(task: ScanTask) -> DataLossError:
+def changed_meanwhile(task: ScanTask) -> DataLossError:
+    """The error for a file that its writer has changed while it was read."""
     return DataLossError(
         f"{task.source} was changed by its writer while it was read "
         f"(wanted: offsets {task.start_offset} to {task.end_offset - 1}); plan it anew"

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from tidelog.cli.decoding.decoder import Decoded, Undecodable
+from tidelog.decoding.decoder import Decoded, Undecodable
 from tidelog.errors import CorruptRecordError
 from tidelog.protocol import coordinator_formats as formats
 from tidelog.protocol.notation import Message, parse_messages

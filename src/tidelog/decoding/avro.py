@@ -13,8 +13,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from tidelog.cli.decoding.decoder import Decoded, Undecodable
-from tidelog.cli.errors import UsageError
+from tidelog.decoding.decoder import Decoded, Undecodable
+from tidelog.errors import InvalidInputError
 
 __all__ = ["AvroDecoder"]
 
@@ -26,11 +26,11 @@ class AvroDecoder:
 
     def __init__(self, schema: Path | None, key_schema: Path | None = None) -> None:
         if schema is None:
-            raise UsageError("--decode avro needs the values' schema: add --avro-schema FILE")
+            raise InvalidInputError("--decode avro needs the values' schema: add --avro-schema FILE")
         try:
             self._avro: Any = import_module("fastavro")
         except ImportError:
-            raise UsageError(
+            raise InvalidInputError(
                 "--decode avro needs the fastavro package: install it with pip install 'tidelog[avro]'"
             ) from None
         self._schema = self._read(schema)
@@ -50,7 +50,7 @@ class AvroDecoder:
         try:
             return self._avro.parse_schema(json.loads(data))
         except Exception as error:  # a parser's, whatever the file holds
-            raise UsageError(f"{path} is not an Avro schema: {error!r}") from None
+            raise InvalidInputError(f"{path} is not an Avro schema: {error!r}") from None
 
     def _parse(self, data: bytes, schema: Any) -> Any:
         starts = [_REGISTRY_BYTES, 0] if data[:1] == b"\0" else [0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tidelog.cli.decoding.decoder import Decoded, Undecodable
+from tidelog.decoding.decoder import Decoded, Undecodable
 
 __all__ = ["JsonDecoder", "StringDecoder", "visible"]
 
@@ -63,3 +63,5 @@ def _parse(data: bytes) -> Any:
         return json.loads(data)
     except ValueError as error:
         raise Undecodable(f"not JSON: {error}") from None
+    except RecursionError:
+        raise Undecodable("JSON that is nested too deeply") from None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from tidelog.cli.decoding.decoder import Decoded, Undecodable
+from tidelog.decoding.decoder import Decoded, Undecodable
 from tidelog.errors import CorruptRecordError
 from tidelog.protocol.metadata_formats import METADATA
 from tidelog.protocol.metadata_records import FRAME_VERSION

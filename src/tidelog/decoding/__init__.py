@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tidelog.cli.decoding.decoder import DECODERS, Decoded, Decoder, Undecodable, make_decoder, text_of
+from tidelog.decoding.decoder import DECODERS, Decoded, Decoder, Undecodable, make_decoder, text_of
 
 __all__ = ["DECODERS", "Decoded", "Decoder", "Undecodable", "make_decoder", "text_of"]

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from tidelog.cli.errors import UsageError
+from tidelog.errors import InvalidInputError
 
 __all__ = ["DECODERS", "Decoded", "Decoder", "Undecodable", "make_decoder", "text_of"]
 
@@ -55,24 +55,24 @@ class Decoder(Protocol):
 def make_decoder(
     name: str, *, avro_schema: Path | None = None, avro_key_schema: Path | None = None
 ) -> Decoder:
-    """The decoder of that name. Raises UsageError if there is none, or it cannot be had."""
+    """The decoder of that name. Raises InvalidInputError if there is none, or it cannot be had."""
     if name not in DECODERS:
-        raise UsageError(f"--decode {name}: choose from {', '.join(DECODERS)}")
+        raise InvalidInputError(f"--decode {name}: choose from {', '.join(DECODERS)}")
     if (avro_schema or avro_key_schema) and name != "avro":
-        raise UsageError("--avro-schema is for --decode avro")
+        raise InvalidInputError("--avro-schema is for --decode avro")
     if name in ("string", "json"):
-        from tidelog.cli.decoding.texts import JsonDecoder, StringDecoder
+        from tidelog.decoding.texts import JsonDecoder, StringDecoder
 
         return StringDecoder() if name == "string" else JsonDecoder()
     if name == "avro":
-        from tidelog.cli.decoding.avro import AvroDecoder
+        from tidelog.decoding.avro import AvroDecoder
 
         return AvroDecoder(avro_schema, avro_key_schema)
     if name == "cluster-metadata":
-        from tidelog.cli.decoding.metadata import MetadataDecoder
+        from tidelog.decoding.metadata import MetadataDecoder
 
         return MetadataDecoder()
-    from tidelog.cli.decoding.coordinator import coordinator_decoder
+    from tidelog.decoding.coordinator import coordinator_decoder
 
     return coordinator_decoder(name)
 

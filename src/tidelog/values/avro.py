@@ -1,0 +1,98 @@
+"""Avro values as a column: each value by its writer's schema, brought to the type of all.
+
+The target is the type of all versions of the topics' subjects (`avro_resolution.merge`), or of the schemas
+that were found before values where no subject is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tidelog.errors import InvalidInputError
+from tidelog.values.avro_columns import REASONS, AvroReader
+from tidelog.values.avro_plan import compile_plan
+from tidelog.values.avro_resolution import Fitting, merge_all
+from tidelog.values.avro_schema import AvroType, parse_avro
+from tidelog.values.avro_types import arrow_type
+from tidelog.values.json_reading import Misfit
+from tidelog.values.schemas import AVRO, Schema, SchemaSource
+from tidelog.values.versions import Int32s, Reasons, Version
+from tidelog.values.wire import PLAIN, Spans
+
+__all__ = ["AvroVersions"]
+
+
+class AvroVersions:
+    """The writers' schemas of a column. Picklable."""
+
+    def __init__(
+        self, source: SchemaSource, target: Sequence[Schema], plain: dict[str, Schema], portable: bool
+    ) -> None:
+        """`target` are the schemas that the column holds, oldest first; `plain` those of topics."""
+        self._source = source
+        self._target = list(target)
+        self._plain = plain
+        self._portable = portable
+        self._reader = merge_all([_parse(one) for one in target])
+        self._known: dict[tuple[int, str], Version | str] = {}
+
+    @property
+    def type(self) -> pa.DataType:
+        """The type of the column."""
+        return arrow_type(self._reader, portable=self._portable)
+
+    def __reduce__(self) -> Any:
+        """Made again where it is unpickled: compiled plans stay."""
+        return AvroVersions, (self._source, self._target, self._plain, self._portable)
+
+    def version(self, number: int, topic: str) -> Version | str:
+        """What decodes the values of a schema."""
+        key = (number, topic if number == PLAIN else "")
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._make(number, topic)
+        return found
+
+    def _make(self, number: int, topic: str) -> Version | str:
+        name = f"the schema of {topic}" if number == PLAIN else f"schema {number}"
+        schema = self._plain.get(topic) if number == PLAIN else self._source.by_id(number)
+        if schema is None:
+            return f"{name} is unknown"
+        try:
+            writer = _parse(schema)
+            plan = compile_plan(writer, portable=self._portable)
+        except InvalidInputError as error:
+            return f"{name} cannot be used: {error}"
+        return _AvroVersion(AvroReader(plan), Fitting(writer, self._reader, self._portable))
+
+
+class _AvroVersion:
+    def __init__(self, reader: AvroReader, fitting: Fitting) -> None:
+        self._reader = reader
+        self._fitting = fitting
+
+    def decode(self, spans: Spans, faults: Int32s, reasons: Reasons) -> pa.Array:
+        """The values as the column's type."""
+        found = self._reader.decode(spans.data, spans.starts, spans.ends, faults)
+        for number in np.unique(faults).tolist():
+            if number in REASONS:
+                faults[faults == number] = reasons.number(REASONS[number])
+        try:
+            fitted, bad = self._fitting.fit(found)
+        except Misfit as error:
+            faults[faults == 0] = reasons.number(f"the writer's schema does not fit: {error}")
+            return pa.nulls(len(faults), self._fitting.type)
+        if bad is not None and bad.any():
+            faults[bad & (faults == 0)] = reasons.number("a value does not fit the column's type")
+            fitted = fitted.take(pa.array(np.arange(len(bad)), mask=bad))
+        return fitted
+
+
+def _parse(schema: Schema) -> AvroType:
+    if schema.kind != AVRO:
+        raise InvalidInputError(f"it is {schema.kind}, not Avro")
+    return parse_avro(schema.text, dict(schema.references).get)
