@@ -22,6 +22,7 @@
     │   ├── TransactionCoordinatorFencedError
     │   └── ConfigError
     ├── MissingLibraryError         a package that is needed is not installed (also an ImportError)
+    ├── SchemaRegistryError         a schema registry does not answer, or refuses to
     └── LogError                    the log as a whole
         ├── LogOfflineError         a disk failed under the log; it takes no more appends
         │   └── FlushError          partitions that could not be flushed
@@ -72,6 +73,7 @@ __all__ = [
     "RecordOverrunError",
     "RecordTooLargeError",
     "ReplicatedTopicError",
+    "SchemaRegistryError",
     "TidelogError",
     "TopicExistsError",
     "TornBatchError",
@@ -271,6 +273,10 @@ class MissingLibraryError(TidelogError, ImportError):
     """A package that a codec or a table format needs is not installed."""
 
     kafka_code = 76  # UNSUPPORTED_COMPRESSION_TYPE
+
+
+class SchemaRegistryError(TidelogError):
+    """A schema registry does not answer, or refuses to."""
 
 
 class LogError(TidelogError):

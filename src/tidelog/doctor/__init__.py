@@ -8,6 +8,7 @@
     mending       how a partition's files would be in order; `repairs`: the plan (`plans`) for all disks
     applying      carrying a plan out and undoing it; `quarantine`: what is kept meanwhile
     fixing        from examination to undo
+    adopting      a topic of another cluster's disks in a root; `adopted_groups`: committed offsets of groups
 
 Examining and planning only read.
 """

@@ -15,7 +15,7 @@ repair that was killed at any point is undone the same way, and so is an undo.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -32,9 +32,18 @@ from tidelog.errors import LogError
 from tidelog.storage import FileSystem, atomic_write, read_file
 from tidelog.storage.attributes import Attributes, read_attributes, restore_attributes
 from tidelog.storage.files import make_directories, parent
-from tidelog.storage.names import CLEAN_SHUTDOWN_FILE
+from tidelog.storage.names import CLEAN_SHUTDOWN_FILE, FileKind
 
-__all__ = ["apply_actions", "changed_since", "empty", "undo"]
+__all__ = [
+    "apply_actions",
+    "changed_since",
+    "check_unchanged",
+    "empty",
+    "file_state",
+    "log_sizes",
+    "state_of",
+    "undo",
+]
 
 _CHUNK = 8 << 20
 _END = 1 << 20
@@ -58,7 +67,10 @@ def apply_actions(fs: FileSystem, root: str, actions: Iterable[Action], run: str
     for one in manifest.kept:
         path = one.target or one.path
         if fs.exists(manifest.at(path)) and not fs.stat(manifest.at(path)).is_directory:
-            manifest.after[path] = _state(fs, manifest.at(path))
+            manifest.after[path] = file_state(fs, manifest.at(path))
+    for directory in {parent(one.target or one.path) for one in manifest.kept if "/" in one.path}:
+        if not directory.startswith("..") and fs.exists(manifest.at(directory)):
+            manifest.logs[directory] = log_sizes(fs, manifest.at(directory))
     manifest.state = RunState.APPLIED
     write_manifest(fs, manifest)
     return manifest
@@ -97,15 +109,29 @@ def _below(root: str, path: str) -> str:
     return f"../{path[len(parent(root).rstrip('/')) + 1 :]}"
 
 
-def _state(fs: FileSystem, path: str) -> tuple[int, int]:
+def file_state(fs: FileSystem, path: str) -> tuple[int, int]:
     """A file's size, and a digest of its two ends: times need not survive a power cut."""
     file = fs.open(path)
     try:
         size = file.size()
-        ends = hashlib.sha256(file.pread(min(size, _END), 0) + file.pread(_END, max(size - _END, 0)))
-        return size, int.from_bytes(ends.digest()[:7], "big")
+        return _state(size, file.pread(min(size, _END), 0), file.pread(_END, max(size - _END, 0)))
     finally:
         file.close()
+
+
+def log_sizes(fs: FileSystem, directory: str) -> dict[str, int]:
+    """The logs of a partition, and how large they are."""
+    names = [entry.name for entry in fs.list(directory) if not entry.is_directory]
+    return {name: fs.stat(f"{directory}/{name}").size for name in names if name.endswith(FileKind.LOG.value)}
+
+
+def state_of(data: bytes) -> tuple[int, int]:
+    """The state of a file that holds these bytes."""
+    return _state(len(data), data[:_END], data[-_END:])
+
+
+def _state(size: int, start: bytes, end: bytes) -> tuple[int, int]:
+    return size, int.from_bytes(hashlib.sha256(start + end).digest()[:7], "big")
 
 
 # ---- doing
@@ -194,20 +220,48 @@ _DO: dict[Act, Callable[[FileSystem, Manifest, Kept, Action], None]] = {
 
 
 def changed_since(fs: FileSystem, manifest: Manifest) -> list[str]:
-    """The files that are not as the repair left them; none where it was not finished."""
+    """The files that are not as the repair left them; none where it was not finished.
+
+    A rewrite says beforehand what it leaves (`after`): then a file is as it was before, or so.
+    """
+    if manifest.state is RunState.APPLYING:
+        return [manifest.at(one.path) for one in manifest.kept if _is_another(fs, manifest, one)]
     if manifest.state is not RunState.APPLIED:
         return []
     found = []
     for path, state in manifest.after.items():
         full = manifest.at(path)
-        if not fs.exists(full) or _state(fs, full) != state:
+        if not fs.exists(full) or file_state(fs, full) != state:
             found.append(full)
     removed = [one for one in manifest.kept if one.act is Act.REMOVE and one.path not in manifest.after]
-    return found + [manifest.at(one.path) for one in removed if fs.exists(manifest.at(one.path))]
+    found += [manifest.at(one.path) for one in removed if fs.exists(manifest.at(one.path))]
+    return list(dict.fromkeys([*found, *_written_since(fs, manifest)]))
 
 
-def undo(fs: FileSystem, manifest: Manifest) -> None:
-    """Put everything back as it was; the caller holds the root. LogError if files have changed since."""
+def _written_since(fs: FileSystem, manifest: Manifest) -> Iterator[str]:
+    """Logs beside those of the repair that were made, written or removed: by a broker, it may be, that has
+    given out the offsets anew that come back.
+    """
+    for directory, before in manifest.logs.items():
+        full = manifest.at(directory)
+        now = log_sizes(fs, full) if fs.exists(full) else {}
+        for name in sorted({*before, *now}):
+            if before.get(name) != now.get(name):
+                yield f"{full}/{name}"
+
+
+def _is_another(fs: FileSystem, manifest: Manifest, one: Kept) -> bool:
+    path, place = manifest.at(one.path), manifest.at(one.place)
+    kept = one.before is None or fs.exists(place)
+    if one.path not in manifest.after or not kept or not fs.exists(path):
+        return False
+    now = file_state(fs, path)
+    before = None if one.before is None else file_state(fs, place)
+    return now not in (before, tuple(manifest.after[one.path]))
+
+
+def check_unchanged(fs: FileSystem, manifest: Manifest) -> None:
+    """LogError if a repair cannot be undone."""
     changed = changed_since(fs, manifest)
     if changed:
         raise LogError(
@@ -216,6 +270,11 @@ def undo(fs: FileSystem, manifest: Manifest) -> None:
         )
     if manifest.state is RunState.EMPTYING:
         raise LogError(f"the quarantine of {manifest.root} is being emptied: finish that first")
+
+
+def undo(fs: FileSystem, manifest: Manifest) -> None:
+    """Put everything back as it was; the caller holds the root. LogError if files have changed since."""
+    check_unchanged(fs, manifest)
     manifest.state = RunState.UNDOING
     write_manifest(fs, manifest)
     for one in reversed(manifest.kept):
@@ -306,7 +365,8 @@ _UNDO: dict[Act, Callable[[FileSystem, Manifest, Kept], None]] = {
 
 def empty(fs: FileSystem, manifest: Manifest) -> int:
     """Delete what a repair has kept: it cannot be undone any more. The bytes that become free."""
-    if manifest.state not in (RunState.APPLIED, RunState.EMPTYING):
+    cut_short = manifest.state not in (RunState.APPLIED, RunState.EMPTYING)
+    if cut_short and not (manifest.state is RunState.APPLYING and manifest.after):
         raise LogError(f"a repair of {manifest.root} was cut short: undo it first, with tidelog fix --undo")
     manifest.state = RunState.EMPTYING
     write_manifest(fs, manifest)

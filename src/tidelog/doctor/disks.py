@@ -36,6 +36,7 @@ KAFKAS_OWN = frozenset({"remote-log-index-cache"})
 _MARKED = re.compile(r"(\S+-\S+)\.(\S+)-(delete|future|stray)")
 _NUMBER = re.compile(r"[+-]?[0-9]+")
 _INT32 = 2**31 - 1
+_MOST_DIGITS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +233,7 @@ def refuses_checkpoint(fs: FileSystem, path: str, fields: int) -> str | None:
 
 
 def _is_int(text: str) -> bool:
-    return _NUMBER.fullmatch(text) is not None and abs(int(text)) <= _INT32
+    return len(text) <= _MOST_DIGITS and _NUMBER.fullmatch(text) is not None and abs(int(text)) <= _INT32
 
 
 def partitions_of(disks: Sequence[Disk]) -> Mapping[TopicPartition, list[PartitionDirectory]]:

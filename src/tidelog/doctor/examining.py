@@ -5,12 +5,14 @@
 3. Each root: what stops a start, what becomes of directories and checkpoints (`roots`, `permissions`).
 
 Findings come with the verdict that they belong to, as soon as it is known. Nothing is locked, written or
-kept: memory is that of one segment.
+kept: memory is that of a window of bytes a thread, and of a segment where one is damaged.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from tidelog.doctor.disks import Broker, Disk, PartitionDirectory, look_at_broker
@@ -20,6 +22,7 @@ from tidelog.doctor.partitions import Examined, examine_partition
 from tidelog.doctor.permissions import examine_permissions
 from tidelog.doctor.quarantine import RunState, find_runs
 from tidelog.doctor.roots import examine_checkpoints, examine_identity, examine_root, stray_reason
+from tidelog.errors import InvalidIndexError
 from tidelog.layout.roots import Checkpoint
 from tidelog.manager.brokerconfig import BrokerConfig
 from tidelog.storage import FileSystem
@@ -52,11 +55,13 @@ def examine(
     only: str | None = None,
     keep: Callable[[Examination], object] = lambda examination: None,
     advance: Callable[[int], None] = lambda size: None,
+    threads: int = 1,
 ) -> Iterator[PartitionVerdict | RootVerdict]:
     """Examine the roots of one broker: the verdict of each partition, and after a root's, its own.
 
     With `only`, the path of a partition, there is its verdict alone. `keep` is given the examination when it
-    is complete. `advance` hears of the bytes that are done.
+    is complete. `advance` hears of the bytes that are done. Partitions are examined on so many `threads`; the
+    order of verdicts is the same.
     """
     broker = look_at_broker(fs, paths, config or BrokerConfig(), now_ms)
     found = Examination(broker)
@@ -67,14 +72,17 @@ def examine(
         root = RootVerdict(disk.path, findings=identity.get(disk.path, []))
         root.findings += _holder(disk)
         ends: dict[TopicPartition, tuple[int, int]] = {}
-        for one in disk.directories:
-            if one.parsed.state not in (DirectoryState.LIVE, DirectoryState.FUTURE):
-                continue
-            if only not in (None, one.path):
-                continue
-            examined = examine_partition(
-                fs, one, broker.log_config(one.partition.topic), start_of(broker, disk, one), advance=advance
-            )
+        loaded = [
+            one
+            for one in disk.directories
+            if one.parsed.state in (DirectoryState.LIVE, DirectoryState.FUTURE) and only in (None, one.path)
+        ]
+
+        def look(one: PartitionDirectory, disk: Disk = disk) -> Examined:
+            config = broker.log_config(one.partition.topic)
+            return examine_partition(fs, one, config, start_of(broker, disk, one), advance=advance)
+
+        for one, examined in _in_order(look, loaded, threads):
             found.examined[one.path] = examined
             verdict = examined.verdict
             reason = stray_reason(broker, one)
@@ -97,6 +105,28 @@ def examine(
         found.roots.append(root)
         yield root
     keep(found)
+
+
+def _in_order(
+    look: Callable[[PartitionDirectory], Examined], directories: Sequence[PartitionDirectory], threads: int
+) -> Iterator[tuple[PartitionDirectory, Examined]]:
+    """What is found in directories, one after the other; some more are looked at meanwhile."""
+    if threads <= 1:
+        yield from ((one, look(one)) for one in directories)
+        return
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="tidelog-doctor")
+    waiting: deque[tuple[PartitionDirectory, Future[Examined]]] = deque()
+    try:
+        for one in directories:
+            waiting.append((one, pool.submit(look, one)))
+            if len(waiting) >= 2 * threads:
+                done, future = waiting.popleft()
+                yield done, future.result()
+        while waiting:
+            done, future = waiting.popleft()
+            yield done, future.result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
 
 
 def start_of(broker: Broker, disk: Disk, one: PartitionDirectory) -> Start:
@@ -134,7 +164,19 @@ def _holder(disk: Disk) -> Iterator[Finding]:
 
 def _repairs(fs: FileSystem, disk: Disk) -> Iterator[Finding]:
     """Repairs that can still be undone, and those that were cut short."""
-    for run in find_runs(fs, disk.path):
+    try:
+        runs = list(find_runs(fs, disk.path))
+    except (OSError, InvalidIndexError) as error:
+        yield Finding(
+            Severity.DAMAGE,
+            Kind.KEPT_ASIDE,
+            disk.path,
+            f"the manifest of a repair cannot be read: {error}",
+            "it ignores the file",
+            "restore it; without it the repair cannot be undone",
+        )
+        return
+    for run in runs:
         done = run.state is RunState.APPLIED
         yield Finding(
             Severity.NOTE if done else Severity.DAMAGE,

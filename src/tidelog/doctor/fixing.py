@@ -7,16 +7,14 @@ same state, and the same changes.
 from __future__ import annotations
 
 import json
-import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from tidelog.doctor.applying import apply_actions, empty, undo
+from tidelog.doctor.applying import apply_actions, check_unchanged, empty, undo
 from tidelog.doctor.examining import Examination, examine
 from tidelog.doctor.plans import Plan, digest_of
-from tidelog.doctor.quarantine import Manifest, RunState, find_runs
+from tidelog.doctor.quarantine import Manifest, RunState, find_runs, new_run
 from tidelog.doctor.repairs import plan_repairs
 from tidelog.errors import InvalidInputError, LogError
 from tidelog.manager.brokerconfig import BrokerConfig
@@ -101,7 +99,7 @@ def apply_plan(
         plan = make_plan(fs, roots, config=config, now_ms=now_ms, advance=advance)
         if saved is not None and digest_of(saved_plan(fs, plan, now_ms)) != digest_of(saved):
             raise LogError("the files or their names have changed since the plan was saved: plan anew")
-        name = f"{time.strftime('%Y%m%dt%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:6]}"
+        name = new_run()
         done = []
         for root in roots:
             actions = list(plan.actions_in(root))
@@ -111,14 +109,18 @@ def apply_plan(
 
 
 def undo_last(fs: FileSystem, roots: Sequence[str]) -> list[Manifest]:
-    """Undo the newest repair of each root, or what is left of one; those that were undone."""
+    """Undo the newest repair, in all roots that it was of, or what is left of it; what was undone.
+
+    LogError, before anything is changed, if a file of it has changed since.
+    """
     with held(fs, roots):
-        done = []
-        for root in roots:
-            runs = list(find_runs(fs, root))
-            if runs:
-                undo(fs, runs[-1])
-                done.append(runs[-1])
+        runs = [run for root in roots for run in find_runs(fs, root)]
+        newest = max((run.run for run in runs), default="")
+        done = [run for run in runs if run.run == newest]
+        for run in done:
+            check_unchanged(fs, run)
+        for run in done:
+            undo(fs, run)
         return done
 
 

@@ -6,27 +6,25 @@
    times of records.
 3. It is closed, and the files that differ are the forecast.
 
-Memory: one segment, as the rehearsal has it.
+Memory: of a log that has to be recovered one segment, as the rehearsal has it; of others little.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-
-import numpy as np
 
 from tidelog.cleanup import RetentionPlan, plan_retention
 from tidelog.config import LogConfig
-from tidelog.doctor.changes import Change, find_changes
-from tidelog.errors import TidelogError, TornBatchError
+from tidelog.doctor.changes import Change, ChangeKind, find_changes
+from tidelog.errors import TidelogError
 from tidelog.layout.partitions import list_partition
 from tidelog.log import Log
+from tidelog.log.opening.kafka_reading import KafkaSegment, unknown_magics
 from tidelog.manager.upkeep.cuts import why_cut
 from tidelog.manager.upkeep.rehearsal import Rehearsal
-from tidelog.records.batches import scan_batches
 from tidelog.storage import FileSystem, read_file
-from tidelog.storage.names import FileKind, format_segment_file
 
 __all__ = ["Forecast", "FutureTime", "OpenTransaction", "Start", "forecast_load"]
 
@@ -112,6 +110,25 @@ class Forecast:
 
 def forecast_load(fs: FileSystem, path: str, config: LogConfig, start: Start) -> Forecast:
     """Rehearse the loading of one log; nothing is changed."""
+    found = _forecast(fs, path, config, start, {})
+    if found.error is None and found.cause is None:
+        return found
+    magics = dict(_magics(fs, path))  # what looks like damage here may not be any to Kafka
+    return _forecast(fs, path, config, start, magics) if magics else found
+
+
+def _magics(fs: FileSystem, path: str) -> Iterator[tuple[str, list[int]]]:
+    for segment in list_partition(fs, path).segments:
+        file = f"{path}/{segment.log_name}"
+        places = unknown_magics(memoryview(read_file(fs, file)))
+        if places:
+            yield file, places
+
+
+def _forecast(
+    fs: FileSystem, path: str, config: LogConfig, start: Start, magics: Mapping[str, Sequence[int]]
+) -> Forecast:
+    """Rehearse the loading; `magics` are places in files where Kafka takes any number for magic 2."""
     rehearsal = Rehearsal(fs)
     read = [0]
 
@@ -119,38 +136,46 @@ def forecast_load(fs: FileSystem, path: str, config: LogConfig, start: Start) ->
         read[0] += size
 
     try:
-        return _rehearse(fs, rehearsal, path, config, start, recovered, read)
+        for file, places in magics.items():
+            opened = rehearsal.open(file, writable=True)
+            for place in places:
+                opened.pwrite(b"\x02", place)
+            opened.close()
+        found = _rehearse(fs, rehearsal, path, config, start, recovered, read)
+        return replace(found, changes=tuple(_without(found.changes, magics)))
     except (OSError, TidelogError) as error:
-        whole = _taken_as_it_is(fs, path, config, start) if start.clean else None
-        return whole or Forecast(recovered_bytes=read[0], error=_told(error))
+        return Forecast(recovered_bytes=read[0], error=_told(error))
     finally:
         rehearsal.close()
 
 
-def _taken_as_it_is(fs: FileSystem, path: str, config: LogConfig, start: Start) -> Forecast | None:
-    """What a broker makes of a log that was closed cleanly and yet ends in damage; None if it fails, too.
+def _without(changes: Sequence[Change], files: Container[str]) -> Iterator[Change]:
+    """The changes, without the bytes that the rehearsal itself has written to some files."""
+    for one in changes:
+        if one.path not in files or one.kind is not ChangeKind.WRITE:
+            yield one
+        elif one.before is not None and one.size < one.before:
+            yield Change(ChangeKind.CUT, one.path, one.size, one.before)
 
-    It walks the last segment from the last index entry on, checks no checksum, and leaves a torn batch alone.
+
+def _stable_offset(fs: FileSystem, path: str, log: Log) -> int:
+    """The last stable offset as a broker tells it: that of the first batch of an open transaction, if
+    compaction has left it, or of the next batch. CorruptRecordError where the search meets damage: then the
+    log is not loaded.
     """
-    rehearsal = Rehearsal(fs)
-    try:
-        last = list_partition(fs, path).segments[-1]
-        name = format_segment_file(last.base_offset, FileKind.OFFSET_INDEX)
-        index = np.frombuffer(read_file(fs, f"{path}/{name}")[-8:], ">u4")
-        log_file = f"{path}/{last.log_name}"
-        data = read_file(fs, log_file)
-        position = int(index[1]) if len(index) == 2 else 0
-        scan = scan_batches(data, start=min(position, len(data)), check_crc=False)
-        if scan.fault is not None and not isinstance(scan.fault, TornBatchError):
-            return None
-        cut = rehearsal.open(log_file, writable=True)
-        cut.truncate(scan.end)
-        found = _rehearse(fs, rehearsal, path, config, start, lambda size: None, [0])
-        return replace(found, changes=[one for one in found.changes if one.path != log_file], cause=None)
-    except (OSError, TidelogError, IndexError):
-        return None
-    finally:
-        rehearsal.close()
+    stable, end = log.last_stable_offset, log.log_end_offset
+    if stable >= end:
+        return stable
+    bases = [one.base_offset for one in log.segments]
+    for base_offset in bases[max(bisect_right(bases, stable) - 1, 0) :]:
+        segment = KafkaSegment.open(fs, path, base_offset)
+        try:
+            found = segment.find(stable)
+            if found is not None:
+                return segment.base_offset_of(found)
+        finally:
+            segment.close()
+    return end
 
 
 def _rehearse(
@@ -165,7 +190,7 @@ def _rehearse(
     log = start.open(rehearsal, path, config, recovered=recovered, as_kafka=True)
     log.update_high_watermark(log.log_end_offset)
     transactions = _transactions(log, start)
-    begin, end, stable = log.log_start_offset, log.log_end_offset, log.last_stable_offset
+    begin, end, stable = log.log_start_offset, log.log_end_offset, _stable_offset(rehearsal, path, log)
     retention, future = _expected(log, config, start)
     log.close()
     changes = tuple(find_changes(fs, rehearsal))

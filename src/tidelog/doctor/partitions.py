@@ -7,8 +7,8 @@ not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from tidelog.cleanup import RetentionPlan
 from tidelog.config import LogConfig
@@ -16,11 +16,13 @@ from tidelog.doctor.changes import Change, ChangeKind
 from tidelog.doctor.disks import PartitionDirectory, refuses_checkpoint
 from tidelog.doctor.findings import Finding, Kind, PartitionVerdict, Severity
 from tidelog.doctor.forecast import Forecast, Start, forecast_load
+from tidelog.doctor.mending import take_out
+from tidelog.errors import TidelogError
 from tidelog.layout.partitions import list_partition
 from tidelog.manager.verification import Finding as Verified
 from tidelog.manager.verification import Kind as VerifiedKind
 from tidelog.manager.verification import verify_partition
-from tidelog.storage import FileSystem
+from tidelog.storage import FileSystem, read_file
 from tidelog.storage.names import (
     CLUSTER_METADATA_TOPIC,
     LEADER_EPOCH_FILE,
@@ -80,7 +82,7 @@ def examine_partition(
     verdict.findings += fatal
     if not fatal:
         verdict.findings += _losses(path, forecast, start, facts.segments)
-    for one in facts.findings:
+    for one in _exact(fs, facts.findings, changed, [each.base_offset for each in logs]):
         if one.file not in told and not one.file.endswith(PARTITION_METADATA_FILE):
             verdict.findings.append(_translated(one, path, changed, last, bool(fatal)))
     if not fatal and directory.partition.topic != CLUSTER_METADATA_TOPIC:
@@ -88,6 +90,35 @@ def examine_partition(
     verdict.findings += _aside(fs, path)
     verdict.verdict = _in_words(directory, forecast, verdict.findings, fatal)
     return Examined(verdict, forecast, facts.end_offset)
+
+
+def _exact(
+    fs: FileSystem, findings: Sequence[Verified], changed: Mapping[str, Change], bases: Sequence[int]
+) -> Iterator[Verified]:
+    """The findings; what is said of the bytes of a log that stays as it is becomes a finding for each stretch
+    of bad bytes: verification stops at the first, and what comes after it may be sound.
+    """
+    told: set[str] = set()
+    for one in findings:
+        if one.position is None or one.file in changed or not _is_log(one.file):
+            yield one
+        elif one.file not in told:
+            told.add(one.file)
+            base = int(one.file.rpartition("/")[2].partition(".")[0])
+            yield from _stretches(fs, one, base, next((each for each in bases if each > base), None))
+
+
+def _stretches(fs: FileSystem, one: Verified, base: int, next_base: int | None) -> Iterator[Verified]:
+    try:
+        parts = list(take_out(memoryview(read_file(fs, one.file)), base, next_base))
+    except (OSError, TidelogError):
+        parts = []
+    bad = [part for part in parts if part[0] < 0]
+    for number, (size, position, first, end) in enumerate(bad):
+        cause = one.cause if number == 0 else f"{-size} bytes that are no sound batch"
+        yield replace(one, cause=cause, position=position, offset=first, end_offset=end)
+    if not bad:
+        yield one
 
 
 def _refused(fs: FileSystem, path: str, forecast: Forecast) -> Iterator[Finding]:

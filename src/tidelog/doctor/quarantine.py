@@ -12,6 +12,7 @@ that is deleted takes what was kept in it along.
 A manifest is written before anything changes and removed after everything is back:
 
     applying -> applied -> undoing -> (gone)          killed while `applying` or `undoing`: undo again
+    applying -> emptying -> (gone)                    a rewrite that was killed can also be accepted
                 applied -> emptying -> (gone)         what was kept is deleted
 """
 
@@ -20,6 +21,8 @@ from __future__ import annotations
 import enum
 import json
 import re
+import time
+import uuid
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -30,7 +33,7 @@ from tidelog.storage import FileSystem, atomic_write, read_file
 from tidelog.storage.attributes import Attributes
 from tidelog.storage.files import parent
 
-__all__ = ["Kept", "Manifest", "RunState", "find_runs", "place_for", "write_manifest"]
+__all__ = ["Kept", "Manifest", "RunState", "find_runs", "new_run", "place_for", "write_manifest"]
 
 _MANIFEST = re.compile(r"\.tidelog-fix-([0-9a-z-]{1,64})\.json")
 _DIRECTORY = ".tidelog-quarantine"
@@ -75,6 +78,8 @@ class Manifest:
     """Directories whose entries changed, as they were."""
     after: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Size and digest of what the repair left."""
+    logs: dict[str, dict[str, int]] = field(default_factory=dict)
+    """The logs, with their sizes, that it left in each directory of a partition."""
 
     @property
     def path(self) -> str:
@@ -84,6 +89,13 @@ class Manifest:
     def at(self, path: str) -> str:
         """The path of something that the manifest names."""
         return f"{self.root}/{path}"
+
+
+def new_run() -> str:
+    """The name of a run: later ones come after it."""
+    now_ns = time.time_ns()
+    second = time.strftime("%Y%m%dt%H%M%S", time.gmtime(now_ns // 10**9))
+    return f"{second}{now_ns % 10**9:09d}-{uuid.uuid4().hex[:6]}"
 
 
 def place_for(root: str, path: str, run: str, number: int) -> str:
@@ -102,6 +114,7 @@ def write_manifest(fs: FileSystem, manifest: Manifest) -> None:
         "kept": [{**asdict(one), "act": one.act.value} for one in manifest.kept],
         "directories": {path: asdict(one) for path, one in manifest.directories.items()},
         "after": {path: list(one) for path, one in manifest.after.items()},
+        "logs": manifest.logs,
     }
     atomic_write(fs, manifest.path, json.dumps(told, indent=1).encode())
 
@@ -123,9 +136,17 @@ def _read(fs: FileSystem, root: str, run: str) -> Manifest:
         kept = [_kept(one) for one in told["kept"]]
         directories = {_inside(name): Attributes(**one) for name, one in told["directories"].items()}
         after = {_inside(name): (int(one[0]), int(one[1])) for name, one in told["after"].items()}
-        return Manifest(root, run, RunState(told["state"]), kept, directories, after)
+        logs = {_inside(name): _sizes(one) for name, one in told.get("logs", {}).items()}
+        return Manifest(root, run, RunState(told["state"]), kept, directories, after, logs)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InvalidIndexError(f"{path} is no manifest of a repair: {error!r}") from None
+        raise InvalidIndexError(
+            f"{path} is no manifest of a repair ({error!r}): restore it, or remove it, and look for what it "
+            f"kept in {_DIRECTORY} of the partitions"
+        ) from None
+
+
+def _sizes(told: dict[str, Any]) -> dict[str, int]:
+    return {str(name): int(size) for name, size in told.items()}
 
 
 def _kept(told: dict[str, Any]) -> Kept:

@@ -25,14 +25,14 @@ from tidelog.doctor.examining import Examination, start_of
 from tidelog.doctor.findings import Finding, Kind, Severity
 from tidelog.doctor.forecast import Start
 from tidelog.doctor.mending import Mended, mend_partition
-from tidelog.doctor.permissions import forbidden
+from tidelog.doctor.permissions import broker_user, forbidden
 from tidelog.doctor.plans import Act, Action, Plan, Step
-from tidelog.doctor.roots import stray_reason
+from tidelog.doctor.roots import blocks_start, stray_reason
 from tidelog.layout.roots import Checkpoint
 from tidelog.manager.metadata.files import BOOTSTRAP_FILE, METADATA_DIRECTORY
 from tidelog.manager.verification import verify_partition
 from tidelog.storage import FileSystem, read_file
-from tidelog.storage.attributes import read_attributes
+from tidelog.storage.attributes import read_attributes, user_name
 from tidelog.storage.checkpoints import format_offsets
 from tidelog.storage.files import parent
 from tidelog.storage.metadata import (
@@ -65,7 +65,9 @@ def plan_repairs(fs: FileSystem, examination: Examination) -> Plan:
     for disk in broker.disks:
         going = {one.path for one in disk.live if _leaves(broker, one)}
         steps += _permissions(fs, disk)
-        steps += _identity(broker, disk)
+        findings = next(one.findings for one in examination.roots if one.path == disk.path)
+        steps += _identity(broker, disk, findings)
+        steps += _metadata(disk, findings)
         steps += _foreign(fs, disk)
         steps += _directories(fs, broker, disk, going)
         mended: dict[TopicPartition, Mended] = {}
@@ -84,7 +86,18 @@ def _fixed_id(fs: FileSystem, path: str) -> str:
 
 
 def _permissions(fs: FileSystem, disk: Disk) -> Iterator[Step]:
-    found = list(forbidden(fs, disk.path))
+    user = broker_user(fs, disk.path).uid
+    all_found = list(forbidden(fs, disk.path))
+    found = [one for one in all_found if user in (0, one[1].uid)]
+    if len(found) < len(all_found):
+        path = next(path for path, was, _ in all_found if user not in (0, was.uid))
+        yield Step(
+            disk.path,
+            f"{len(all_found) - len(found)} files and directories belong to others",
+            f"the broker's user may not read and write {path}, for one: chown -R {user_name(user)} the root",
+            "",
+            "",
+        )
     if found:
         actions = [
             Action(Act.MODE, path, mode=was.mode | (0o700 if is_directory else 0o600))
@@ -100,8 +113,17 @@ def _permissions(fs: FileSystem, disk: Disk) -> Iterator[Step]:
         )
 
 
-def _identity(broker: Broker, disk: Disk) -> Iterator[Step]:
+def _identity(broker: Broker, disk: Disk, findings: Sequence[Finding]) -> Iterator[Step]:
     if disk.meta is not None:
+        if any(one.kind is Kind.IDENTITY for one in findings):
+            first = next(one for one in findings if one.kind is Kind.IDENTITY)
+            yield Step(
+                disk.path,
+                "meta.properties has to be mended by hand",
+                f"{first.cause}: {first.advice}",
+                "",
+                "",
+            )
         return
     known = next((each.meta for each in broker.disks if each.meta is not None), None)
     file = f"{disk.path}/{META_PROPERTIES_FILE}"
@@ -124,6 +146,20 @@ def _identity(broker: Broker, disk: Disk) -> Iterator[Step]:
         _PUT_BACK,
         [Action(Act.WRITE, file, len(data), data)],
     )
+
+
+def _metadata(disk: Disk, findings: Sequence[Finding]) -> Iterator[Step]:
+    """A metadata log that keeps a broker from starting is for people."""
+    for one in findings:
+        at = f"{disk.path}/{METADATA_DIRECTORY}"
+        if one.kind is Kind.METADATA and one.severity is Severity.FATAL and one.file == at:
+            yield Step(
+                disk.path,
+                f"{METADATA_DIRECTORY} has to be mended by hand",
+                f"{one.cause}: {one.advice}",
+                "",
+                "",
+            )
 
 
 def _foreign(fs: FileSystem, disk: Disk) -> Iterator[Step]:
@@ -182,6 +218,17 @@ def _directories(fs: FileSystem, broker: Broker, disk: Disk, going: set[str]) ->
                 _leaves(broker, one) or "",
                 "",
                 "tidelog fix --undo, or tidelog unstray",
+                [Action(Act.RENAME, one.path, target=f"{disk.path}/{name}")],
+            )
+    for one in disk.directories:
+        if blocks_start(broker, one):
+            name = format_partition_directory(one.partition, DirectoryState.STRAY, _fixed_id(fs, one.path))
+            yield Step(
+                disk.path,
+                f"rename {one.name} to {name}",
+                "a broker would try to put it in the place of the partition that is there",
+                "",
+                "tidelog fix --undo",
                 [Action(Act.RENAME, one.path, target=f"{disk.path}/{name}")],
             )
     for partition, found in partitions_of(broker.disks).items():

@@ -19,12 +19,12 @@ from tidelog.doctor.disks import (
     refuses_checkpoint,
 )
 from tidelog.doctor.findings import Finding, Kind, Severity
-from tidelog.errors import CorruptRecordError, InvalidIndexError
+from tidelog.errors import CorruptRecordError, InvalidIndexError, TornBatchError
 from tidelog.layout.roots import Checkpoint
 from tidelog.manager.metadata.files import BOOTSTRAP_FILE, METADATA_DIRECTORY, read_bootstrap
 from tidelog.storage import FileSystem, read_file
 from tidelog.storage.local import LINK_REFUSED
-from tidelog.storage.metadata import format_id
+from tidelog.storage.metadata import MetaProperties, format_id
 from tidelog.storage.names import (
     CLUSTER_METADATA_TOPIC,
     META_PROPERTIES_FILE,
@@ -34,7 +34,7 @@ from tidelog.storage.names import (
 from tidelog.storage.write_journal import JOURNAL_FILE, read_journal
 from tidelog.types import TopicPartition
 
-__all__ = ["examine_checkpoints", "examine_identity", "examine_root", "stray_reason"]
+__all__ = ["blocks_start", "examine_checkpoints", "examine_identity", "examine_root", "stray_reason"]
 
 NO_START = "it does not start"
 OFFLINE = "it takes the whole disk offline; with one disk, it stops"
@@ -45,76 +45,70 @@ def examine_identity(broker: Broker) -> Iterator[tuple[Disk, Finding]]:
     seen: dict[object, Disk] = {}
     first = next((disk for disk in broker.disks if disk.meta is not None), None)
     for disk in broker.disks:
-        file = f"{disk.path}/{META_PROPERTIES_FILE}"
-
-        def fatal(cause: str, advice: str, kafka: str = NO_START, file: str = file) -> Finding:
-            return Finding(Severity.FATAL, Kind.IDENTITY, file, cause, kafka, advice)
-
-        if disk.meta_fault is not None:
-            only = disk is broker.home or first is None
-            yield (
-                disk,
-                fatal(
-                    f"it cannot be read: {disk.meta_fault}",
-                    "tidelog fix writes it anew if another disk of the broker tells the ids; else restore it",
-                    NO_START if only else OFFLINE,
-                ),
-            )
+        if disk.meta is None or disk.meta_fault is not None:
+            yield disk, _without_identity(disk, alone=disk is broker.home or first is None)
             continue
-        if disk.meta is None:
-            yield (
-                disk,
-                fatal(
-                    "it is missing: the directory is not formatted",
-                    "tidelog fix writes it if another disk of the broker tells the ids; else restore it, or "
-                    "kafka-storage.sh format",
-                ),
-            )
-            continue
-        meta, known = disk.meta, first.meta if first is not None else None
-        if meta.node_id is None or meta.cluster_id is None:
-            yield disk, fatal("it names no node or no cluster", "restore it from a copy")
-        if known is not None and meta.cluster_id != known.cluster_id:
-            yield (
-                disk,
-                fatal(
-                    f"it is of cluster {meta.cluster_id}, but another disk is of {known.cluster_id}",
-                    "name only the disks of one broker",
-                ),
-            )
-        if broker.node_id is not None and meta.node_id not in (None, broker.node_id):
-            yield (
-                disk,
-                fatal(
-                    f"it is of node {meta.node_id}, but the broker is node {broker.node_id}",
-                    "name only the disks of one broker, and its own server.properties",
-                ),
-            )
-        if meta.directory_id is not None:
-            if meta.directory_id.int < 100:
-                yield (
-                    disk,
-                    fatal(
-                        f"directory.id {format_id(meta.directory_id)} is reserved",
-                        "take the line directory.id out: a broker writes a new one",
-                    ),
-                )
-            other = seen.setdefault(meta.directory_id, disk)
+        known = disk.meta if first is None or first.meta is None else first.meta
+        for cause, advice in _contradictions(disk.meta, known, broker.node_id):
+            yield disk, _identity_finding(disk, cause, advice)
+        if disk.meta.directory_id is not None:
+            other = seen.setdefault(disk.meta.directory_id, disk)
             if other is not disk:
-                yield (
-                    disk,
-                    fatal(
-                        f"its directory.id is that of {other.path}, too: one was copied from the other",
-                        "take the line directory.id out of the copy's file, or the copy out of log.dirs",
-                    ),
-                )
+                cause = f"its directory.id is that of {other.path}, too: one was copied from the other"
+                advice = "take the line directory.id out of the copy's file, or the copy out of log.dirs"
+                yield disk, _identity_finding(disk, cause, advice)
+
+
+def _identity_finding(disk: Disk, cause: str, advice: str, kafka: str = NO_START) -> Finding:
+    file = f"{disk.path}/{META_PROPERTIES_FILE}"
+    return Finding(Severity.FATAL, Kind.IDENTITY, file, cause, kafka, advice)
+
+
+def _without_identity(disk: Disk, *, alone: bool) -> Finding:
+    """A disk whose file cannot be read, or that has none."""
+    if disk.meta_fault is not None:
+        return _identity_finding(
+            disk,
+            f"it cannot be read: {disk.meta_fault}",
+            "tidelog fix writes it anew if another disk of the broker tells the ids; else restore it",
+            NO_START if alone else OFFLINE,
+        )
+    return _identity_finding(
+        disk,
+        "it is missing: the directory is not formatted",
+        "tidelog fix writes it if another disk of the broker tells the ids; else restore it, or "
+        "kafka-storage.sh format",
+    )
+
+
+def _contradictions(
+    meta: MetaProperties, known: MetaProperties, node_id: int | None
+) -> Iterator[tuple[str, str]]:
+    """What a file says that is not so of its broker, and what to do."""
+    if meta.node_id is None or meta.cluster_id is None:
+        yield "it names no node or no cluster", "restore it from a copy"
+    if meta.cluster_id != known.cluster_id:
+        yield (
+            f"it is of cluster {meta.cluster_id}, but another disk is of {known.cluster_id}",
+            "name only the disks of one broker",
+        )
+    if node_id is not None and meta.node_id not in (None, node_id):
+        yield (
+            f"it is of node {meta.node_id}, but the broker is node {node_id}",
+            "name only the disks of one broker, and its own server.properties",
+        )
+    if meta.directory_id is not None and meta.directory_id.int < 100:
+        yield (
+            f"directory.id {format_id(meta.directory_id)} is reserved",
+            "take the line directory.id out: a broker writes a new one",
+        )
 
 
 def examine_root(fs: FileSystem, broker: Broker, disk: Disk) -> Iterator[Finding]:
     """What lies in a root itself."""
     yield from _links(disk)
     yield from _foreign(disk)
-    yield from _marked(disk)
+    yield from _marked(broker, disk)
     yield from _strays(broker, disk)
     yield from _duplicates(broker, disk)
     yield from _unreadable_checkpoints(fs, disk)
@@ -152,7 +146,18 @@ def _foreign(disk: Disk) -> Iterator[Finding]:
         )
 
 
-def _marked(disk: Disk) -> Iterator[Finding]:
+def blocks_start(broker: Broker, one: PartitionDirectory) -> bool:
+    """Whether a -future directory lies beside the live one, where the metadata wants the partition.
+
+    Kafka takes the move for finished then, and fails to give the directory the name of the live one.
+    """
+    disk = next((each for each in broker.disks if one in each.directories), None)
+    if one.parsed.state is not DirectoryState.FUTURE or disk is None:
+        return False
+    return any(each.partition == one.partition and stray_reason(broker, each) is None for each in disk.live)
+
+
+def _marked(broker: Broker, disk: Disk) -> Iterator[Finding]:
     said = {
         DirectoryState.DELETE: (
             Severity.NOTE,
@@ -174,7 +179,16 @@ def _marked(disk: Disk) -> Iterator[Finding]:
         ),
     }
     for one in disk.directories:
-        if one.parsed.state in said:
+        if blocks_start(broker, one):
+            yield Finding(
+                Severity.FATAL,
+                Kind.MARKED,
+                one.path,
+                "a copy that a move between disks was filling, on the disk that has the partition",
+                f"it fails to rename it to {one.partition}; {OFFLINE}",
+                "tidelog fix renames it to -stray",
+            )
+        elif one.parsed.state in said:
             severity, cause, kafka, advice = said[one.parsed.state]
             yield Finding(severity, Kind.MARKED, one.path, cause, kafka, advice)
 
@@ -343,6 +357,29 @@ def _journal(fs: FileSystem, disk: Disk) -> Iterator[Finding]:
         )
 
 
+def _bootstrap(fs: FileSystem, broker: Broker, disk: Disk) -> Iterator[Finding]:
+    try:
+        read_bootstrap(fs, disk.path)
+    except TornBatchError as error:
+        yield Finding(
+            Severity.WARNING if disk.has_metadata_log or disk is not broker.home else Severity.FATAL,
+            Kind.METADATA,
+            f"{disk.path}/{BOOTSTRAP_FILE}",
+            str(error),
+            "it reads what is there, and uses it only if there is no metadata log",
+            "nothing, if there is a metadata log; else restore it",
+        )
+    except (OSError, CorruptRecordError, InvalidIndexError) as error:
+        yield Finding(
+            Severity.FATAL,
+            Kind.METADATA,
+            f"{disk.path}/{BOOTSTRAP_FILE}",
+            f"it cannot be read: {error}",
+            NO_START if disk is broker.home else "it does not read the file on this disk",
+            "tidelog fix moves it away if the metadata log makes it superfluous; else restore it",
+        )
+
+
 def _metadata(fs: FileSystem, broker: Broker, disk: Disk) -> Iterator[Finding]:
     directory = f"{disk.path}/{METADATA_DIRECTORY}"
     if disk.has_metadata_log and disk is not broker.home:
@@ -354,17 +391,7 @@ def _metadata(fs: FileSystem, broker: Broker, disk: Disk) -> Iterator[Finding]:
             NO_START,
             "name only the disks of one broker; the metadata log is on the first, or in metadata.log.dir",
         )
-    try:
-        read_bootstrap(fs, disk.path)
-    except (OSError, CorruptRecordError, InvalidIndexError) as error:
-        yield Finding(
-            Severity.FATAL,
-            Kind.METADATA,
-            f"{disk.path}/{BOOTSTRAP_FILE}",
-            f"it cannot be read: {error}",
-            NO_START if disk is broker.home else "it does not read the file on this disk",
-            "tidelog fix moves it away if the metadata log makes it superfluous; else restore it",
-        )
+    yield from _bootstrap(fs, broker, disk)
     if disk is not broker.home:
         return
     if broker.metadata_fault is not None and disk.has_metadata_log:

@@ -22,7 +22,6 @@ from tidelog.scanning.bounds import AtDamage, resolve, visible
 from tidelog.scanning.partitions import Partition, look_steadily
 from tidelog.scanning.ranges import plan_range
 from tidelog.scanning.salvage import salvage_task
-from tidelog.scanning.tasks import ScanTask
 
 __all__ = ["Latest", "fold_partition"]
 
@@ -94,13 +93,14 @@ class _Folded:
 
 def fold_partition(partition: Partition) -> Mapping[bytes, Latest]:
     """The last records of a partition's keys, deleted ones left out; damage is skipped and logged."""
-    folded = _Folded()
-    for task in look_steadily(partition, _plan):
-        for batch in salvage_task(task, _COLUMNS):
-            folded.take(batch)
+    folded = look_steadily(partition, _fold)
     return {key: record for key, record in folded.latest.items() if record.value is not None}
 
 
-def _plan(partition: Partition) -> list[ScanTask]:
+def _fold(partition: Partition) -> _Folded:
+    folded = _Folded()
     seen = visible(partition, at_damage=AtDamage.SKIP)
-    return plan_range(resolve(partition, None, None, seen, AtDamage.SKIP))
+    for task in plan_range(resolve(partition, None, None, seen, AtDamage.SKIP)):
+        for batch in salvage_task(task, _COLUMNS):
+            folded.take(batch)
+    return folded

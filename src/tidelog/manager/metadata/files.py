@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidelog.errors import CorruptRecordError, InvalidIndexError, LogError
+from tidelog.errors import CorruptRecordError, InvalidIndexError, LogError, TornBatchError
 from tidelog.layout.partitions import PartitionFiles, list_partition
 from tidelog.layout.roots import warn_once
 from tidelog.manager.metadata.image import MetadataImage
@@ -122,7 +122,7 @@ def read_snapshot(data: bytes | memoryview, source: str) -> list[MetadataRecord]
         else:
             records.append(parse_record(stored.value))
     if not finished:
-        raise CorruptRecordError("the snapshot has no footer: it was never finished", source=source)
+        raise TornBatchError("the snapshot has no footer: it was never finished", source=source)
     return records
 
 

@@ -22,14 +22,20 @@ from tidelog.config import LogConfig
 from tidelog.errors import InvalidInputError, TidelogError
 from tidelog.manager.publishing.applying import apply_write, settle, take_back
 from tidelog.manager.publishing.checks import check_piece, check_topic
-from tidelog.manager.publishing.mark import claim, has_lost_owner, is_ours, remove_staged
+from tidelog.manager.publishing.mark import (
+    claim,
+    discard_staging,
+    has_lost_owner,
+    is_just_begun,
+    is_ours,
+    remove_staged,
+)
 from tidelog.manager.publishing.staged import Manifest, StagedRun, load_runs, read_manifest
 from tidelog.manager.store.partition import Partition
 from tidelog.manager.store.store import Store
 from tidelog.storage import LOCAL, FileSystem
 from tidelog.storage.metadata import format_id, read_meta_properties
 from tidelog.storage.names import META_PROPERTIES_FILE
-from tidelog.storage.removal import remove_tree
 from tidelog.storage.write_journal import (
     PendingPartition,
     PendingWrite,
@@ -221,9 +227,10 @@ def sweep_staging(
     """Remove what dead writers left in a directory of staged writes; the directories that went.
 
     A write whose process is gone is dead, and so is one in whose directory nothing was changed for a day:
-    where a write's process is another machine's, nothing else tells. With `prefix`, writes whose name begins
-    so go instead, at once. Only what a writer has marked goes (`mark`): for nobody yet, or for
-    this root. The directory may be shared with others, and with anything else.
+    where a write's process is another machine's, nothing else tells. With `prefix`, which nobody else's names
+    begin with, writes whose name begins so go instead, at once. Only what a writer has marked goes (`mark`):
+    for nobody yet, or for this root; and of a writer that is known to be dead, what it had no time to mark.
+    The directory may be shared with others, and with anything else.
     """
     if not fs.exists(staging):
         return []
@@ -231,14 +238,15 @@ def sweep_staging(
     gone = []
     for entry in fs.list(staging):
         path = f"{staging}/{entry.name}"
-        if entry.is_link or not entry.is_directory or not is_ours(fs, path, owner):
+        if entry.is_link or not entry.is_directory:
             continue
-        if prefix is not None:
-            is_dead = entry.name.startswith(prefix)
+        is_known_dead = has_lost_owner(fs, path) if prefix is None else entry.name.startswith(prefix)
+        if is_ours(fs, path, owner):
+            is_dead = is_known_dead or (prefix is None and now_ms - _last_change_ms(fs, path) > stale_ms)
         else:
-            is_dead = has_lost_owner(fs, path) or now_ms - _last_change_ms(fs, path) > stale_ms
+            is_dead = is_known_dead and is_just_begun(fs, path)
         if is_dead:
-            remove_tree(fs, path)
+            discard_staging(fs, path)
             gone.append(path)
     return gone
 

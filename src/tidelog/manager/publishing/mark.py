@@ -20,10 +20,22 @@ from tidelog.storage.metadata import format_id
 from tidelog.storage.processes import is_gone
 from tidelog.storage.removal import remove_tree
 
-__all__ = ["MARK_FILE", "begin_staging", "check_ours", "claim", "has_lost_owner", "is_ours", "remove_staged"]
+__all__ = [
+    "MARKS",
+    "MARK_FILE",
+    "begin_staging",
+    "check_ours",
+    "claim",
+    "discard_staging",
+    "has_lost_owner",
+    "is_just_begun",
+    "is_ours",
+    "remove_staged",
+]
 
 MARK_FILE = "tidelog-staging"
 OWNER_FILE = "tidelog-owner"
+MARKS = frozenset({MARK_FILE, OWNER_FILE})
 
 _VERSION = b"1\n"
 _NOBODY = "-"
@@ -67,6 +79,17 @@ def is_ours(fs: FileSystem, directory: str, root: uuid.UUID | None = None) -> bo
     return mark == _NOBODY or (mark is not None and root is not None and mark == format_id(root))
 
 
+def is_just_begun(fs: FileSystem, directory: str) -> bool:
+    """Whether a directory has nothing that was staged and no mark yet: as a writer leaves it that is killed
+    in `begin_staging`.
+    """
+    if fs.is_link(directory):
+        return False
+    names = {entry.name for entry in fs.list(directory)}
+    mark = f"{directory}/{MARK_FILE}"
+    return names <= MARKS and (MARK_FILE not in names or (not fs.is_link(mark) and not fs.stat(mark).size))
+
+
 def check_ours(fs: FileSystem, directory: str, root: uuid.UUID, journal: str) -> None:
     """LogError unless the directory is this root's, or is gone."""
     if "\0" in directory or fs.is_link(directory):
@@ -85,23 +108,29 @@ def check_ours(fs: FileSystem, directory: str, root: uuid.UUID, journal: str) ->
 def remove_staged(fs: FileSystem, staging: str, root: uuid.UUID) -> None:
     """Remove a write's staged files, also while an attempt that nobody waits for continues staging.
 
-    Under another name it finds nothing to write to, and cannot be in the way. The mark goes last: what a
-    crash leaves can still be told. What is not ours stays.
+    Under another name it finds nothing to write to, and cannot be in the way. What is not ours stays.
     """
     over = f"{staging}{_OVER}"
     if is_ours(fs, over, root):
-        _remove(fs, over)
+        discard_staging(fs, over)
     if is_ours(fs, staging, root):
         fs.rename(staging, over)
-        _remove(fs, over)
+        discard_staging(fs, over)
 
 
-def _remove(fs: FileSystem, directory: str) -> None:
+def discard_staging(fs: FileSystem, directory: str) -> None:
+    """Remove a staging directory; nothing happens if it is gone.
+
+    The mark and the owner go last: of what a crash leaves it can still be told that a writer has made it, and
+    that nobody wants it.
+    """
+    if not fs.exists(directory):
+        return
     for entry in fs.list(directory):
         path = f"{directory}/{entry.name}"
         if entry.is_directory and not entry.is_link:
             remove_tree(fs, path)
-        elif entry.name != MARK_FILE:
+        elif entry.name not in MARKS:
             fs.unlink(path)
     remove_tree(fs, directory)
 

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import Generic, TypeVar
 
 from tidelog.errors import UnknownTopicOrPartitionError
+from tidelog.manager.store.pictures import Drawable, draw_partitions
 
 __all__ = ["NumberedPartitions"]
 
-_P = TypeVar("_P")
+_P = TypeVar("_P", bound=Drawable)
 
 
 class NumberedPartitions(Generic[_P]):
@@ -33,6 +34,10 @@ class NumberedPartitions(Generic[_P]):
         """Its partitions in order."""
         partitions = self.partitions  # replaced, never changed, so that nobody needs a lock to look
         return iter([partitions[number] for number in sorted(partitions)])
+
+    def _repr_html_(self) -> str:
+        """As notebooks show it."""
+        return draw_partitions(self.name, self)
 
     def __len__(self) -> int:
         """How many partitions it has here."""

@@ -30,6 +30,7 @@ from tidelog.log.append.incoming import AppendOptions, Incoming
 from tidelog.log.producers.sequences import TV_UNKNOWN
 from tidelog.log.read.reader import DEFAULT_READ_BYTES
 from tidelog.log.read.reading import to_arrow
+from tidelog.manager.store.pictures import draw_partition
 from tidelog.manager.upkeep.moments import to_timestamp
 from tidelog.records.record import STORED_COLUMNS, StoredRecord, from_arrow
 from tidelog.records.schema import Projection
@@ -95,7 +96,16 @@ class Partition:
         where = "offline" if self._log is None else self._log.path
         return f"Partition({self.topic_partition}, {where})"
 
+    def _repr_html_(self) -> str:
+        """As notebooks show it."""
+        return draw_partition(self)
+
     # Its log
+
+    @property
+    def path(self) -> str:
+        """Its directory; LogOfflineError if it has none."""
+        return str(self.log.path)
 
     @property
     def log(self) -> Log:

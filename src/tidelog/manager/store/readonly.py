@@ -30,6 +30,7 @@ from tidelog.manager.metadata.image import MetadataImage
 from tidelog.manager.store.metrics import PartitionMetrics, StoreMetrics
 from tidelog.manager.store.numbered import NumberedPartitions
 from tidelog.manager.store.partition import FlushTimes
+from tidelog.manager.store.pictures import draw_partition
 from tidelog.manager.store.topic_mapping import TopicMapping
 from tidelog.manager.upkeep.moments import to_timestamp
 from tidelog.records.record import STORED_COLUMNS, StoredRecord, from_arrow
@@ -79,6 +80,10 @@ class ReadOnlyPartition:
     def __repr__(self) -> str:
         """With its name and place."""
         return f"ReadOnlyPartition({self.topic_partition}, {self.path})"
+
+    def _repr_html_(self) -> str:
+        """As notebooks show it."""
+        return draw_partition(self)
 
     @property
     def topic_partition(self) -> TopicPartition:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 from tidelog.errors import UnknownTopicOrPartitionError
+from tidelog.manager.store.pictures import draw_topics
 
 __all__ = ["TopicMapping"]
 
@@ -53,6 +54,10 @@ class TopicMapping(Mapping[str, _T], Generic[_T, _P]):
         """A partition of a topic."""
         found: _P = self.topic(topic)[number]
         return found
+
+    def _repr_html_(self) -> str:
+        """As notebooks show it."""
+        return draw_topics(repr(self), [(name, list(self.topics[name])) for name in sorted(self.topics)])
 
     def __getitem__(self, name: str) -> _T:
         """A topic by its name."""

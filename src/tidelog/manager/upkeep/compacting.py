@@ -45,6 +45,7 @@ __all__ = [
     "Compacted",
     "Compaction",
     "Observer",
+    "RootHold",
     "check_compactable",
     "compact_at_rest",
     "compaction_config",
@@ -146,7 +147,7 @@ def compact_at_rest(
     check: Callable[[], None] | None = None,
 ) -> Iterator[Compacted]:
     """Compact one log after the other. `check` may raise to stop; what was swapped in by then stays."""
-    with _Hold(request.fs, request.root) as hold:
+    with RootHold(request.fs, request.root) as hold:
         image = request.image()
         offset_map = OffsetMap(request.dedupe_buffer_bytes, request.load_factor)
         for name in request.names:
@@ -174,7 +175,7 @@ def check_compactable(fs: FileSystem, facts: RootFacts) -> None:
     check_clean(fs, facts)
 
 
-class _Hold:
+class RootHold:
     """The hold on a root (`layout.roots`); nothing is held of a directory that is in none."""
 
     def __init__(self, fs: FileSystem, path: str) -> None:
@@ -232,7 +233,7 @@ class _Job:
     """One log."""
 
     request: Compaction
-    hold: _Hold
+    hold: RootHold
     partition: TopicPartition
     path: str
     config: LogConfig

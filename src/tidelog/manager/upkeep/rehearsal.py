@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from tidelog.errors import InvalidIndexError
 from tidelog.storage import File, FileSystem
 from tidelog.storage.files import LARGEST_READ, DirEntry, FileStat, FileState, Mapping
@@ -36,7 +38,9 @@ class _Content:
         self._lock = threading.RLock()
         self._source = source
         self._length = 0 if source is None else source.size()
-        self._bytes = bytearray()
+        self._bytes = _zeros(0)
+        self.mappings = 0
+        """How many writable views of it there are."""
         self.number = next(_numbers)
         self.changes = 0
         self.mtime_ms = time.time_ns() // 1_000_000
@@ -50,11 +54,12 @@ class _Content:
         """The file whose first bytes it has; None if it has bytes of its own."""
         return None if self._source is None else self._source.path
 
-    def own(self) -> bytearray:
+    def own(self) -> memoryview:
         """Its bytes, here; what lies past its size are zeros, for those who have mapped more of it."""
         with self._lock:
             if self._source is not None:
-                self._bytes = bytearray(self._source.pread(self._length, 0))
+                self._bytes = _zeros(self._length)
+                self._source.pread_into(self._bytes, 0)
                 self._source.close()
                 self._source = None
             self.changes += 1
@@ -66,14 +71,12 @@ class _Content:
             if self._source is not None and size <= self._length:
                 self._length = size
                 return
-            data = self.own()
-            if size < self._length:
+            data, kept = self.own(), min(size, self._length)
+            if size < self._length and self.mappings:
                 data[size : self._length] = bytes(self._length - size)
-            elif size > len(data):
-                try:
-                    data.extend(bytes(size - len(data)))
-                except BufferError:  # somebody has mapped it, and goes on to see what it was
-                    self._bytes = bytearray(data) + bytes(size - len(data))
+            elif size < self._length or size > len(data):  # whoever has mapped it sees what it was
+                self._bytes = _zeros(size)
+                self._bytes[:kept] = data[:kept]
             self._length = size
 
     def read(self, n: int, position: int) -> bytes:
@@ -105,6 +108,11 @@ class _Content:
                 self._source.close()
 
 
+def _zeros(size: int) -> memoryview:
+    """Bytes that take no memory until they are looked at."""
+    return np.zeros(size, np.uint8).data
+
+
 def _copied(source: File, size: int) -> memoryview:
     """A file's first bytes, copied: whoever holds no lock must not touch what another process may cut off."""
     if size > LARGEST_READ:
@@ -115,8 +123,10 @@ def _copied(source: File, size: int) -> memoryview:
 class _Memory:
     """A writable view."""
 
-    def __init__(self, data: bytearray, size: int) -> None:
-        self._view = memoryview(data)[:size]
+    def __init__(self, content: _Content, size: int) -> None:
+        self._content: _Content | None = content
+        self._view = content.own()[:size]
+        content.mappings += 1
 
     @property
     def buffer(self) -> memoryview:
@@ -127,6 +137,9 @@ class _Memory:
 
     def close(self) -> None:
         self._view.release()
+        if self._content is not None:
+            self._content.mappings -= 1
+            self._content = None
 
 
 class _RehearsedFile:
@@ -174,7 +187,7 @@ class _RehearsedFile:
         return self._content.view(self._content.size if size is None else min(size, self._content.size))
 
     def map_writable(self, size: int | None = None) -> Mapping:
-        return _Memory(self._content.own(), self._content.size if size is None else size)
+        return _Memory(self._content, self._content.size if size is None else size)
 
     def close(self) -> None:
         """The content stays: another may open it."""

@@ -33,6 +33,7 @@ __all__ = [
     "conclude_partition",
     "list_partition",
     "verify_partition",
+    "verify_settled",
 ]
 
 _TRIES = 3
@@ -52,6 +53,11 @@ class PartitionFacts:
     findings: list[Finding] = field(default_factory=list)
     topic_id: uuid.UUID | None = None
     """What `partition.metadata` says."""
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether something was found that is more than a note."""
+        return any(finding.kind is Kind.DAMAGE for finding in self.findings)
 
 
 @dataclass(slots=True)
@@ -90,19 +96,31 @@ def verify_partition(
 ) -> PartitionFacts:
     """Check a partition's directory; `advance` hears of the bytes of log files as they are done.
 
+    What changes meanwhile is checked again, see `verify_settled`.
+    """
+    return verify_settled(fs, [path], lambda paths: [_verify_once(fs, one, deep, advance) for one in paths])[
+        path
+    ]
+
+
+def verify_settled(
+    fs: FileSystem, paths: Sequence[str], verify: Callable[[Sequence[str]], Sequence[PartitionFacts]]
+) -> dict[str, PartitionFacts]:
+    """Have partitions checked by `verify`, which answers in the order of its paths.
+
     Where something looks damaged, and files have changed meanwhile, it is checked again: somebody may have
     replaced or deleted what was being looked at. Real damage is still there.
     """
-    before = _state(fs, path)
-    facts = _verify_once(fs, path, deep, advance)
+    before = {path: _state(fs, path) for path in paths}
+    found = dict(zip(paths, verify(paths), strict=True))
     for _ in range(_TRIES):
-        if not any(finding.kind is Kind.DAMAGE for finding in facts.findings):
+        after = {path: _state(fs, path) for path, facts in found.items() if facts.is_damaged}
+        changed = [path for path, state in after.items() if state != before[path]]
+        if not changed:
             break
-        after = _state(fs, path)
-        if after == before:
-            break
-        before, facts = after, _verify_once(fs, path, deep, lambda size: None)
-    return facts
+        before |= after
+        found |= zip(changed, verify(changed), strict=True)
+    return found
 
 
 def _state(fs: FileSystem, path: str) -> dict[str, FileStat]:

@@ -20,6 +20,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from tidelog.manager.verification.findings import UNREADABLE
 from tidelog.manager.verification.partition import SegmentSummary
 from tidelog.manager.verification.segment import (
     CHECKS,
@@ -83,7 +84,10 @@ def plan_pieces(fs: FileSystem, place: SegmentPlace, piece_bytes: int) -> list[P
     """A segment in pieces of about so many bytes; whole where it is small or its index is of no help."""
     cuts = [0, place.size]
     if place.size >= 2 * piece_bytes and FileKind.OFFSET_INDEX in place.kinds:
-        data = read_file(fs, place.path(FileKind.OFFSET_INDEX))
+        try:
+            data = read_file(fs, place.path(FileKind.OFFSET_INDEX))
+        except UNREADABLE:  # the check of the whole segment tells why
+            data = b""
         entries = np.frombuffer(data, OFFSET_ENTRY, count=len(data) // OFFSET_ENTRY.itemsize)
         positions = np.unique(entries["position"].astype(np.int64))
         wanted = np.arange(piece_bytes, place.size - piece_bytes // 2, piece_bytes)
@@ -94,7 +98,14 @@ def plan_pieces(fs: FileSystem, place: SegmentPlace, piece_bytes: int) -> list[P
 
 
 def verify_piece(fs: FileSystem, piece: Piece, *, deep: bool = False) -> PieceFacts:
-    """Check a piece of a segment."""
+    """Check a piece of a segment. A file that cannot be read is no sound piece."""
+    try:
+        return _verify_piece(fs, piece, deep)
+    except UNREADABLE:
+        return PieceFacts(False)
+
+
+def _verify_piece(fs: FileSystem, piece: Piece, deep: bool) -> PieceFacts:
     place = piece.place
     log = place.path(FileKind.LOG)
     found = scan_log(FileReader.open(fs, log), piece.start, piece.end, log, deep)
