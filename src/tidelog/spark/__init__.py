@@ -5,7 +5,7 @@
     runtime      sessions, and jobs over splits
     exporting    topics -> Parquet                       ingesting    anything that Spark reads -> topics
     compaction   compacted topics                        upkeep       verify, reindex, retention, trim
-    coordinators groups and transactions from the disk
+    coordinators groups and transactions from the disk   rewriting    erase, redact, recompress
     profiling    what is in topics, by hour              pipeline     jobs one after the other
 
 `pyspark` is an extra; nothing here is imported before it is used. Importing this package makes Spark's
@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from tidelog.spark.compaction.job import compact
     from tidelog.spark.coordinators.frames import groups, transactions
     from tidelog.spark.exporting.job import export
+    from tidelog.spark.exporting.merging import merge_files
     from tidelog.spark.exporting.parquet import ParquetSettings
     from tidelog.spark.ingesting.job import Columns, FileSource, ingest
     from tidelog.spark.profiling.job import profile
+    from tidelog.spark.rewriting.job import rewrite
     from tidelog.spark.runtime.sessions import MissingDependencyError, quiet_session, register, session
     from tidelog.spark.source.plans import plan
     from tidelog.spark.upkeep.reindexing import reindex
@@ -40,12 +42,14 @@ __all__ = [
     "export",
     "groups",
     "ingest",
+    "merge_files",
     "plan",
     "profile",
     "quiet_session",
     "register",
     "reindex",
     "retention",
+    "rewrite",
     "session",
     "transactions",
     "trim",
@@ -62,12 +66,14 @@ _LAZY = {
     "export": "tidelog.spark.exporting.job",
     "groups": "tidelog.spark.coordinators.frames",
     "transactions": "tidelog.spark.coordinators.frames",
+    "merge_files": "tidelog.spark.exporting.merging",
     "plan": "tidelog.spark.source.plans",
     "profile": "tidelog.spark.profiling.job",
     "quiet_session": "tidelog.spark.runtime.sessions",
     "register": "tidelog.spark.runtime.sessions",
     "reindex": "tidelog.spark.upkeep.reindexing",
     "retention": "tidelog.spark.upkeep.retention",
+    "rewrite": "tidelog.spark.rewriting.job",
     "session": "tidelog.spark.runtime.sessions",
     "trim": "tidelog.spark.upkeep.retention",
     "verify": "tidelog.spark.upkeep.verification",

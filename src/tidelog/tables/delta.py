@@ -5,6 +5,7 @@ which conflict with each other:
 
     tidelog:<topic>-<partition>:<topic id>   the offset at which this topic's partition continues
     tidelog:<topic>-<partition>              likewise, of the topic that was exported last under this name
+    tidelog:buckets                          of a table by key: into how many buckets keys are spread
 
 If only the second is there, another topic was exported under this name. Topics without an id have `-` in its
 place; -1 ends such an entry when the id becomes known.
@@ -19,13 +20,24 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 
-from tidelog.errors import LogLockedError
-from tidelog.tables.table import DataFile, Done, changed_partitions, check_partition_by, overtaken
+from tidelog.errors import InvalidInputError, LogLockedError
+from tidelog.tables.changes import plain_path
+from tidelog.tables.table import (
+    BY_KEY_COLUMNS,
+    DataFile,
+    Done,
+    LiveFile,
+    changed_partitions,
+    check_partition_by,
+    overtaken,
+    rewritten,
+)
 from tidelog.tables.types import check_fits, normal
 from tidelog.types import TopicPartition
 
@@ -40,6 +52,7 @@ ANOTHER = "another one"
 _ATTEMPTS = 20
 _NO_ID = "-"
 _ENDED = -1
+_BUCKETS = "tidelog:buckets"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MIN_US, _MAX_US = -62_135_596_800_000_000, 253_402_300_799_999_999  # the years 1 to 9999
 
@@ -48,12 +61,20 @@ class Delta:
     """A Delta table at a path or URL."""
 
     keeps_partition_columns = False
+    widens_types = False  # deltalake does not know the table feature typeWidening
 
-    def __init__(self, target: str, options: Mapping[str, str], partition_by: Sequence[str]) -> None:
-        """`options` are deltalake's storage options; `partition_by` is for a table that is yet to be made."""
+    def __init__(
+        self,
+        target: str,
+        options: Mapping[str, str],
+        partition_by: Sequence[str],
+        buckets: int | None = None,
+    ) -> None:
+        """`options` are deltalake's storage options; the rest is for a table that is yet to be made."""
         self.name = target
         self._options = dict(options)
-        self._wanted_partitions = check_partition_by(partition_by)
+        self._wanted_buckets = buckets
+        self._wanted_partitions = check_partition_by(partition_by) if buckets is None else BY_KEY_COLUMNS
         self._table = self._load()
 
     @property
@@ -73,6 +94,39 @@ class Delta:
             return self._wanted_partitions
         return tuple(self._table.metadata().partition_columns)
 
+    @property
+    def buckets(self) -> int | None:
+        """Kept as an app transaction since the table was made."""
+        if self._table is None:
+            return self._wanted_buckets
+        found: int | None = self._table.transaction_version(_BUCKETS)
+        return found
+
+    def files(self) -> list[LiveFile]:
+        """Its files."""
+        self._check_deletions()
+        return [
+            LiveFile(
+                row["path"],
+                plain_path(f"{self.name.rstrip('/')}/{unquote(row['path'])}"),
+                row["size_bytes"],
+                row["num_records"] or 0,
+                {
+                    name: value.isoformat() if isinstance(value, date) else value
+                    for name, value in (row.get("partition") or {}).items()
+                },
+                _first(row.get("min") or {}),
+                is_foreign="%" in row["path"],
+            )
+            for row in pa.table(self._there().get_add_actions()).to_pylist()
+        ]
+
+    def _check_deletions(self) -> None:
+        if pa.table(self._there().deletion_vectors()).num_rows:
+            raise InvalidInputError(
+                f"{self.name} has deletion vectors: rewrite its files first (REORG TABLE ... APPLY (PURGE))"
+            )
+
     def refresh(self) -> None:
         """Load the table again."""
         self._table = self._load()
@@ -86,15 +140,18 @@ class Delta:
 
     def create(self, schema: pa.Schema) -> None:
         """Make the table, without rows."""
-        from deltalake import DeltaTable
+        from deltalake import CommitProperties, DeltaTable, Transaction
         from deltalake.exceptions import DeltaError
 
+        count = self._wanted_buckets
+        buckets = None if count is None else [Transaction(_BUCKETS, count)]
         try:
             self._table = DeltaTable.create(
                 self.name,
                 schema,
                 partition_by=list(self._wanted_partitions),
                 storage_options=self._options or None,
+                commit_properties=None if buckets is None else CommitProperties(app_transactions=buckets),
             )
         except DeltaError:
             if not DeltaTable.is_deltatable(self.name, self._options or None):
@@ -135,7 +192,9 @@ class Delta:
                 offsets[name], known[name] = last, ANOTHER
         return Done(offsets, known)
 
-    def append(self, run: str, files: Sequence[DataFile], before: Done, after: Done) -> None:
+    def append(
+        self, run: str, files: Sequence[DataFile], before: Done, after: Done, removed: Sequence[str] = ()
+    ) -> None:
         """Commit, again and again as long as nobody has moved our offsets."""
         from deltalake.exceptions import CommitFailedError
 
@@ -150,7 +209,22 @@ class Delta:
                 raise overtaken(self.name)
             check_fits(self.name, self.schema() or pa.schema([]), schema or pa.schema([]))
             try:
-                self._commit(files, [*_transactions(moved, before, after)])
+                self._commit(files, self._removals(removed), _transactions(moved, before, after))
+            except CommitFailedError as error:
+                refused = error
+            else:
+                self.refresh()
+                return
+            self.refresh()
+        raise LogLockedError(f"{self.name} took no commit in {_ATTEMPTS} attempts; run it again") from refused
+
+    def replace(self, files: Sequence[DataFile], removed: Sequence[str]) -> None:
+        """Commit, again and again as long as the files are there."""
+        from deltalake.exceptions import CommitFailedError
+
+        for _ in range(_ATTEMPTS):
+            try:
+                self._commit(files, self._removals(removed, data_change=False), [], data_change=False)
             except CommitFailedError as error:
                 refused = error
             else:
@@ -181,21 +255,51 @@ class Delta:
         version: int | None = self._there().transaction_version(_app_id(name, found or _NO_ID))
         return None if version is None or version == _ENDED else version
 
-    def _commit(self, files: Sequence[DataFile], transactions: list[tuple[str, int]]) -> None:
+    def _removals(self, names: Sequence[str], *, data_change: bool = True) -> list[Any]:
+        """What removes files of these names; LogLockedError if some are not there any more."""
+        from deltalake.transaction import RemoveAction
+
+        if not names:
+            return []
+        self._check_deletions()  # others may have deleted rows of these files meanwhile
+        there = {row["path"]: row for row in pa.table(self._there().get_add_actions()).to_pylist()}
+        if not there.keys() >= set(names):
+            raise rewritten(self.name)
+        now = int(time.time() * 1000)
+        found = []
+        for row in (there[name] for name in names):
+            values = {
+                one: None if of is None else str(of) for one, of in (row.get("partition") or {}).items()
+            }
+            found.append(RemoveAction(row["path"], data_change, now, row["size_bytes"], values))
+        return found
+
+    def _commit(
+        self,
+        files: Sequence[DataFile],
+        removals: list[Any],
+        transactions: list[tuple[str, int]],
+        *,
+        data_change: bool = True,
+    ) -> None:
         from deltalake import CommitProperties, Transaction
 
         table = self._there()
         now = int(time.time() * 1000)
         table.create_write_transaction(
-            [_add_action(file, self.partition_by, now) for file in files],
+            [*removals, *(_add_action(file, self.partition_by, now, data_change) for file in files)],
             "append",
             table.schema(),
             list(self.partition_by),
             commit_properties=CommitProperties(
-                custom_metadata={"tidelog": json.dumps(dict(transactions))},
+                custom_metadata={"tidelog": json.dumps(dict(transactions))} if transactions else None,
                 app_transactions=[Transaction(name, version) for name, version in transactions],
             ),
         )
+
+
+def _first(least: Mapping[str, Any]) -> tuple[int, int]:
+    return least.get("partition") or 0, least.get("offset") or 0
 
 
 def _app_id(name: TopicPartition, found: str | None = None) -> str:
@@ -214,21 +318,21 @@ def _transactions(moved: list[TopicPartition], before: Done, after: Done) -> lis
     return found
 
 
-def _add_action(file: DataFile, partition_by: Sequence[str], now_ms: int) -> Any:
+def _add_action(file: DataFile, partition_by: Sequence[str], now_ms: int, data_change: bool) -> Any:
     from deltalake.transaction import AddAction
 
     values = {"topic": file.topic, "partition": str(file.partition), "date": file.date}
+    values["bucket"] = None if file.bucket is None else str(file.bucket)
     partition = {name: values[name] for name in partition_by}
-    return AddAction(file.path, file.size, partition, now_ms, True, json.dumps(_stats(file, partition_by)))
+    stats = json.dumps(_stats(file, partition_by))
+    return AddAction(file.path, file.size, partition, now_ms, data_change, stats)
 
 
 def _stats(file: DataFile, partition_by: Sequence[str]) -> dict[str, Any]:
     """What is known of a file's columns, for readers that skip files."""
-    least: dict[str, Any] = {"offset": file.first_offset}
-    most: dict[str, Any] = {"offset": file.last_offset}
-    for name, value in (("topic", file.topic), ("partition", file.partition)):
-        if name not in partition_by:
-            least[name] = most[name] = value
+    bounds = {name: found for name, found in file.bounds().items() if name not in partition_by}
+    least: dict[str, Any] = {name: first for name, (first, _) in bounds.items()}
+    most: dict[str, Any] = {name: last for name, (_, last) in bounds.items()}
     first, last = file.min_timestamp_us, file.max_timestamp_us
     if first is not None and last is not None and first >= _MIN_US and last <= _MAX_US:
         least["timestamp"], most["timestamp"] = _instant(first), _instant(last)

@@ -19,13 +19,26 @@ Files have the table's field ids. Their statistics come with the commit: no foot
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from tidelog.errors import DataLossError, InvalidInputError, LogLockedError
-from tidelog.tables.table import DataFile, Done, changed_partitions, check_partition_by, overtaken
+from tidelog.tables.changes import plain_path
+from tidelog.tables.iceberg_catalog import catalog_of, load_table, with_ids
+from tidelog.tables.iceberg_offsets import NO_ID, OFFSETS, moved_offsets, offsets_text, parse_offsets
+from tidelog.tables.table import (
+    BY_KEY_COLUMNS,
+    DataFile,
+    Done,
+    LiveFile,
+    changed_partitions,
+    check_partition_by,
+    overtaken,
+    rewritten,
+)
 from tidelog.tables.types import check_fits, normal
 from tidelog.types import TopicPartition
 
@@ -34,35 +47,30 @@ if TYPE_CHECKING:
 
 __all__ = ["Iceberg"]
 
-_OFFSETS = "tidelog.offsets"
-_NO_ID = "-"
+_BUCKETS = "tidelog.buckets"
+_EPOCH = date(1970, 1, 1)
 _ATTEMPTS = 20
 _RETRIES = "commit.retry.num-retries"
-_FIELD_ID = "PARQUET:field_id"
 
 
 class Iceberg:
     """A table named `catalog.namespace.table`."""
 
     keeps_partition_columns = True
+    widens_types = True
 
-    def __init__(self, target: str, options: Mapping[str, str], partition_by: Sequence[str]) -> None:
+    def __init__(
+        self,
+        target: str,
+        options: Mapping[str, str],
+        partition_by: Sequence[str],
+        buckets: int | None = None,
+    ) -> None:
         """`options` are properties of the catalog, beside those in pyiceberg's configuration."""
-        from pyiceberg.catalog import load_catalog
-
-        catalog, _, identifier = target.partition(".")
-        if not catalog or "." not in identifier.strip("."):
-            raise InvalidInputError(f"an Iceberg table is named catalog.namespace.table, not {target!r}")
         self.name = target
-        self._identifier = identifier
-        self._wanted_partitions = check_partition_by(partition_by)
-        try:
-            self._catalog = load_catalog(catalog, **options)
-        except ValueError as error:
-            raise InvalidInputError(
-                f"catalog {catalog}: {error}; configure it in .pyiceberg.yaml, or give its properties "
-                "(--table-option uri=...)"
-            ) from error
+        self._wanted_buckets = buckets
+        self._wanted_partitions = check_partition_by(partition_by) if buckets is None else BY_KEY_COLUMNS
+        self._catalog, self._identifier = catalog_of(target, options)
         self._table = self._load()
 
     @property
@@ -82,12 +90,62 @@ class Iceberg:
             return self._wanted_partitions
         schema = self._table.schema()
         names = {("topic", "identity"): "topic", ("partition", "identity"): "partition"}
-        names[("timestamp", "day")] = "date"
+        names |= {("timestamp", "day"): "date", ("bucket", "identity"): "bucket"}
         found = []
         for field in self._table.spec().fields:
             source, transform = str(schema.find_column_name(field.source_id)), str(field.transform)
             found.append(names.get((source, transform), f"{transform}({source})"))
         return tuple(found)
+
+    @property
+    def buckets(self) -> int | None:
+        """Kept as a property of the table."""
+        if self._table is None:
+            return self._wanted_buckets
+        found = self._table.properties.get(_BUCKETS)
+        return None if found is None else int(found)
+
+    def files(self) -> list[LiveFile]:
+        """Its files."""
+        names, own = self.partition_by, self._there().spec().spec_id
+        found = []
+        for file in self._live():
+            values = _partition_values(file, names) if file.spec_id == own else None
+            found.append(
+                LiveFile(
+                    file.file_path,
+                    plain_path(file.file_path),
+                    int(file.file_size_in_bytes),
+                    int(file.record_count),
+                    values or {},
+                    self._first(file),
+                    is_foreign=values is None,
+                )
+            )
+        return found
+
+    def _live(self) -> Iterator[Any]:
+        """pyiceberg's facts of the files."""
+        from pyiceberg.manifest import ManifestContent
+
+        table = self._there()
+        snapshot = table.current_snapshot()
+        for manifest in () if snapshot is None else snapshot.manifests(table.io):
+            if manifest.content == ManifestContent.DELETES:
+                raise InvalidInputError(f"{self.name} has delete files: rewrite its data files first")
+            for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
+                yield entry.data_file
+
+    def _first(self, file: Any) -> tuple[int, int]:
+        from pyiceberg.conversions import from_bytes
+
+        schema: Any = self._there().schema()
+        found = []
+        for name in ("partition", "offset"):
+            field = schema.find_field(name)
+            data = (file.lower_bounds or {}).get(field.field_id)
+            found.append(0 if data is None else int(from_bytes(field.field_type, data)))
+        return found[0], found[1]
 
     def refresh(self) -> None:
         """Load the table again."""
@@ -113,6 +171,8 @@ class Iceberg:
                     spec.add_field("timestamp", "day", "date")
                 else:
                     spec.add_identity(name)
+        if self._wanted_buckets is not None:
+            transaction.set_properties({_BUCKETS: str(self._wanted_buckets)})
         try:
             transaction.commit_transaction()
         except (TableAlreadyExistsError, CommitFailedException):
@@ -120,7 +180,7 @@ class Iceberg:
         self.refresh()
 
     def add_columns(self, schema: pa.Schema) -> None:
-        """Add what the table does not have, by name."""
+        """Add what the table does not have, by name, and widen types."""
         from pyiceberg.exceptions import CommitFailedException
 
         for _ in range(_ATTEMPTS):
@@ -138,7 +198,7 @@ class Iceberg:
     def file_schema(self, schema: pa.Schema) -> pa.Schema:
         """Columns have the table's field ids."""
         known = self._there().schema()
-        return pa.schema([_with_ids(one, known.find_field(one.name)) for one in schema])
+        return pa.schema([with_ids(one, known.find_field(one.name)) for one in schema])
 
     def done(self, ids: Mapping[TopicPartition, str | None]) -> Done:
         """Where partitions continue, these and others."""
@@ -149,11 +209,13 @@ class Iceberg:
                 for partition, offset in partitions.items():
                     name = TopicPartition(topic, int(partition))
                     offsets[name] = int(offset)
-                    if topic_id != _NO_ID:
+                    if topic_id != NO_ID:
                         known[name] = topic_id
         return Done(offsets, known)
 
-    def append(self, run: str, files: Sequence[DataFile], before: Done, after: Done) -> None:
+    def append(
+        self, run: str, files: Sequence[DataFile], before: Done, after: Done, removed: Sequence[str] = ()
+    ) -> None:
         """Commit, again and again as long as nobody has moved our offsets."""
         from pyiceberg.exceptions import CommitFailedException
 
@@ -168,7 +230,31 @@ class Iceberg:
                 raise overtaken(self.name)
             check_fits(self.name, self.schema() or pa.schema([]), schema or pa.schema([]))
             try:
-                self._commit(files, _moved(now, after, moved, gone))
+                self._commit(files, moved_offsets(now, after, moved, gone), removed)
+            except CommitFailedException as error:
+                refused = error
+            else:
+                self.refresh()
+                return
+            self.refresh()
+        raise LogLockedError(f"{self.name} took no commit in {_ATTEMPTS} attempts; run it again") from refused
+
+    def replace(self, files: Sequence[DataFile], removed: Sequence[str]) -> None:
+        """Commit, again and again as long as the files are there."""
+        from pyiceberg.exceptions import CommitFailedException
+
+        for _ in range(_ATTEMPTS):
+            table = self._there()
+            state = self._state()
+            kept = {OFFSETS: json.dumps(state, separators=(",", ":"))} if state else {}
+            transaction = table.transaction()
+            try:
+                with _replacing(transaction, table.io, kept) as snapshot:
+                    for file in files:
+                        snapshot.append_data_file(self._data_file(table, file))
+                    for gone in self._facts(removed):
+                        snapshot.delete_data_file(gone)
+                transaction.commit_transaction()
             except CommitFailedException as error:
                 refused = error
             else:
@@ -191,11 +277,8 @@ class Iceberg:
         )
 
     def _load(self) -> IcebergTable | None:
-        from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
-
-        try:
-            table = self._catalog.load_table(self._identifier)
-        except (NoSuchTableError, NoSuchNamespaceError):
+        table = load_table(self._catalog, self._identifier)
+        if table is None:
             return None
         properties = {**table.metadata.properties, _RETRIES: "0"}  # in memory only: the catalog has its own
         table.metadata = table.metadata.model_copy(update={"properties": properties})
@@ -213,29 +296,40 @@ class Iceberg:
         number = snapshot.sequence_number or 0
         while snapshot is not None:
             summary = snapshot.summary
-            text = None if summary is None else summary.additional_properties.get(_OFFSETS)
+            text = None if summary is None else summary.additional_properties.get(OFFSETS)
             if text is not None:
-                return _parse(text, self.name)
+                return parse_offsets(text, self.name)
             parent = snapshot.parent_snapshot_id  # None too if it has expired
             snapshot = None if parent is None else self._table.snapshot_by_id(parent)
-        text = self._table.properties.get(_OFFSETS)
-        found = {} if text is None else _parse(text, self.name)
+        text = self._table.properties.get(OFFSETS)
+        found = {} if text is None else parse_offsets(text, self.name)
         if found.get("sequence", 0) > number:
             raise DataLossError(
                 f"{self.name} was rolled back to a snapshot that does not tell where to continue: remove the "
-                f"property {_OFFSETS} to export everything again, or export to another table"
+                f"property {OFFSETS} to export everything again, or export to another table"
             )
         return found
 
-    def _commit(self, files: Sequence[DataFile], done: Done) -> None:
+    def _commit(self, files: Sequence[DataFile], done: Done, removed: Sequence[str] = ()) -> None:
         table = self._there()
-        text = _text(done, table.metadata.next_sequence_number())
+        text = offsets_text(done, table.metadata.next_sequence_number())
         transaction = table.transaction()
-        transaction.set_properties({_OFFSETS: text})
-        with transaction.update_snapshot(snapshot_properties={_OFFSETS: text}).fast_append() as snapshot:
+        transaction.set_properties({OFFSETS: text})
+        update = transaction.update_snapshot(snapshot_properties={OFFSETS: text})
+        with update.overwrite() if removed else update.fast_append() as snapshot:
             for file in files:
                 snapshot.append_data_file(self._data_file(table, file))
+            for gone in self._facts(removed):
+                snapshot.delete_data_file(gone)
         transaction.commit_transaction()
+
+    def _facts(self, names: Sequence[str]) -> list[Any]:
+        """pyiceberg's facts of files; LogLockedError if some are not there any more."""
+        wanted = set(names)
+        found = [file for file in self._live() if file.file_path in wanted] if wanted else []
+        if len(found) != len(wanted):
+            raise rewritten(self.name)
+        return found
 
     def _data_file(self, table: IcebergTable, file: DataFile) -> Any:
         from pyiceberg.conversions import to_bytes
@@ -245,11 +339,10 @@ class Iceberg:
 
         day = None if file.min_timestamp_us is None else file.min_timestamp_us // 86_400_000_000
         values = {"topic": file.topic, "partition": file.partition, "date": day}
-        bounds: dict[str, tuple[Any, Any]] = {
-            "topic": (file.topic, file.topic),
-            "partition": (file.partition, file.partition),
-            "offset": (file.first_offset, file.last_offset),
-        }
+        values["bucket"] = file.bucket
+        bounds = file.bounds()
+        if file.bucket is not None:
+            bounds["bucket"] = (file.bucket, file.bucket)
         if file.min_timestamp_us is not None:
             bounds["timestamp"] = (file.min_timestamp_us, file.max_timestamp_us)
         schema = table.schema()
@@ -275,53 +368,25 @@ class Iceberg:
         )
 
 
-def _moved(now: Done, after: Done, moved: list[TopicPartition], gone: list[TopicPartition]) -> Done:
-    """What the table has now, with our partitions moved."""
-    offsets = {name: offset for name, offset in now.offsets.items() if name not in gone}
-    ids = {name: known for name, known in now.ids.items() if name not in gone and name not in moved}
-    offsets |= {name: after.offsets[name] for name in moved}
-    ids |= {name: after.ids[name] for name in moved if name in after.ids}
-    return Done(offsets, ids)
-
-
-def _text(done: Done, sequence: int) -> str:
-    """Offsets as they are kept."""
-    kept: dict[str, dict[str, dict[str, int]]] = {}
-    for name in sorted(done.offsets):
-        by_id = kept.setdefault(name.topic, {})
-        by_id.setdefault(done.ids.get(name, _NO_ID), {})[str(name.partition)] = done.offsets[name]
-    return json.dumps({"sequence": sequence, "next": kept}, separators=(",", ":"))
-
-
-def _parse(text: str, name: str) -> dict[str, Any]:
-    try:
-        found = json.loads(text)
-    except ValueError:
-        found = None
-    if not isinstance(found, dict) or not isinstance(found.get("next"), dict):
-        raise DataLossError(
-            f"{name} has no offsets in {_OFFSETS}, but {text[:100]!r}: export to another table"
-        )
+def _partition_values(file: Any, names: Sequence[str]) -> dict[str, Any] | None:
+    """The values of a file's partition; None for a date outside of the calendar."""
+    found = {name: file.partition[at] for at, name in enumerate(names)}
+    if found.get("date") is not None:
+        try:
+            found["date"] = (_EPOCH + timedelta(days=found["date"])).isoformat()
+        except OverflowError:
+            return None
     return found
 
 
-def _with_ids(arrow: pa.Field, iceberg: Any) -> pa.Field:
-    """A column of files with the ids of the table's column, nested ones too."""
-    return arrow.with_type(_type_with_ids(arrow.type, iceberg.field_type)).with_metadata(
-        {_FIELD_ID: str(iceberg.field_id)}
-    )
+def _replacing(transaction: Any, io: Any, properties: Mapping[str, str]) -> Any:
+    """A snapshot that replaces files and no rows: pyiceberg has overwriting ones only."""
+    from pyiceberg.table.snapshots import Operation, Summary
+    from pyiceberg.table.update.snapshot import _OverwriteFiles
 
+    class Replacing(_OverwriteFiles):
+        def _summary(self, snapshot_properties: Any = properties) -> Summary:
+            found = super()._summary(snapshot_properties)
+            return Summary(Operation.REPLACE, **found.additional_properties)
 
-def _type_with_ids(kind: pa.DataType, iceberg: Any) -> pa.DataType:
-    if pa.types.is_struct(kind):
-        known = {one.name: one for one in iceberg.fields}
-        return pa.struct([_with_ids(one, known[one.name]) for one in kind])
-    if pa.types.is_list(kind):
-        return pa.list_(_with_ids(kind.value_field.with_name("element"), iceberg.element_field))
-    if pa.types.is_map(kind):
-        key, item = (
-            _with_ids(kind.key_field, iceberg.key_field),
-            _with_ids(kind.item_field, iceberg.value_field),
-        )
-        return pa.map_(key, item)
-    return kind
+    return Replacing(Operation.OVERWRITE, transaction, io, snapshot_properties=dict(properties))

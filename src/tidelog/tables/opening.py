@@ -6,11 +6,14 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 
 from tidelog.errors import InvalidInputError, MissingLibraryError
+from tidelog.tables.changes import History
 from tidelog.tables.delta import Delta
+from tidelog.tables.delta_history import DeltaHistory
 from tidelog.tables.iceberg import Iceberg
+from tidelog.tables.iceberg_history import IcebergHistory
 from tidelog.tables.table import Table, TableFormat
 
-__all__ = ["open_table", "table_format"]
+__all__ = ["open_history", "open_table", "table_format"]
 
 DEFAULT_PARTITION_BY = ("topic", "date")
 _LIBRARIES = {TableFormat.DELTA: "deltalake", TableFormat.ICEBERG: "pyiceberg"}
@@ -30,16 +33,24 @@ def open_table(
     target: str,
     options: Mapping[str, str] | None = None,
     partition_by: Sequence[str] | None = None,
+    buckets: int | None = None,
 ) -> Table:
     """The table at a path or URL (Delta), or of a catalog (Iceberg).
 
     `options` are deltalake's storage options, or the properties of pyiceberg's catalog. `partition_by` counts
-    if the table is yet to be made.
+    if the table is yet to be made; so does `buckets`, which makes it a table by key.
     """
     _require_library(kind)
     columns = DEFAULT_PARTITION_BY if partition_by is None else partition_by
     opened = Iceberg if kind is TableFormat.ICEBERG else Delta
-    return opened(target, options or {}, columns)
+    return opened(target, options or {}, columns, buckets)
+
+
+def open_history(kind: TableFormat, target: str, options: Mapping[str, str] | None = None) -> History:
+    """The versions of a table; InvalidInputError if there is no such table."""
+    _require_library(kind)
+    opened = IcebergHistory if kind is TableFormat.ICEBERG else DeltaHistory
+    return opened(target, options or {})
 
 
 def _require_library(kind: TableFormat) -> None:

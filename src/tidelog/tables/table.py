@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -18,18 +18,28 @@ from tidelog.errors import InvalidInputError, LogLockedError
 from tidelog.types import TopicPartition
 
 __all__ = [
+    "BY_KEY_COLUMNS",
+    "DEFAULT_BUCKETS",
+    "MAX_BUCKETS",
     "PARTITION_COLUMNS",
     "DataFile",
     "Done",
+    "LiveFile",
     "Table",
     "TableFormat",
     "changed_partitions",
     "check_partition_by",
     "overtaken",
+    "rewritten",
 ]
 
 PARTITION_COLUMNS = ("topic", "partition", "date")
 """What a table can be partitioned by: a file is always of one topic, partition and date."""
+
+BY_KEY_COLUMNS = ("topic", "partition", "bucket")
+"""What a table by key is partitioned by."""
+DEFAULT_BUCKETS = 16
+MAX_BUCKETS = 4096
 
 
 class TableFormat(enum.StrEnum):
@@ -69,6 +79,41 @@ class DataFile:
     max_timestamp_us: int | None
     """None if no record has a timestamp."""
     null_timestamps: int
+    bucket: int | None = None
+    """Of a table by key."""
+    max_topic: str | None = None
+    max_partition: int | None = None
+    """If it was merged of files of several."""
+    has_bounds: bool = True
+    """Whether all rows have a topic, a partition and an offset."""
+
+    def bounds(self) -> dict[str, tuple[Any, Any]]:
+        """The least and the largest value of columns that no row lacks."""
+        if not self.has_bounds:
+            return {}
+        last_partition = self.partition if self.max_partition is None else self.max_partition
+        return {
+            "topic": (self.topic, self.max_topic or self.topic),
+            "partition": (self.partition, last_partition),
+            "offset": (self.first_offset, self.last_offset),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class LiveFile:
+    """A file that is part of a table."""
+
+    name: str
+    """How the table calls it."""
+    url: str
+    size: int
+    records: int
+    values: Mapping[str, Any]
+    """Of the columns that the table is partitioned by; a date is text."""
+    first: tuple[int, int] = (0, 0)
+    """The least partition and offset in it, as far as the table knows."""
+    is_foreign: bool = False
+    """Whether it is left alone: it is partitioned in another way, or its name has escapes."""
 
 
 class Table(Protocol):
@@ -78,6 +123,8 @@ class Table(Protocol):
     """How messages call it."""
     keeps_partition_columns: bool
     """Whether files have the columns that the table is partitioned by."""
+    widens_types: bool
+    """Whether `add_columns` also widens types (`types.can_widen`)."""
 
     @property
     def exists(self) -> bool:
@@ -91,6 +138,13 @@ class Table(Protocol):
     def partition_by(self) -> tuple[str, ...]:
         """Which of `PARTITION_COLUMNS` it is partitioned by."""
 
+    @property
+    def buckets(self) -> int | None:
+        """Into how many buckets the keys of a partition are spread; None if it is not a table by key."""
+
+    def files(self) -> list[LiveFile]:
+        """Its files; InvalidInputError if some of their rows are deleted by other files."""
+
     def refresh(self) -> None:
         """Take note of what others have committed."""
 
@@ -101,7 +155,7 @@ class Table(Protocol):
         """Make the table; LogLockedError if another was faster."""
 
     def add_columns(self, schema: pa.Schema) -> None:
-        """Add the columns and nested fields that the table does not have."""
+        """Add the columns and nested fields that the table does not have; widen types if it can."""
 
     def file_schema(self, schema: pa.Schema) -> pa.Schema:
         """Columns of files, as the table wants them to be written."""
@@ -109,10 +163,19 @@ class Table(Protocol):
     def done(self, ids: Mapping[TopicPartition, str | None]) -> Done:
         """Where these partitions continue, whose topics have these ids now."""
 
-    def append(self, run: str, files: Sequence[DataFile], before: Done, after: Done) -> None:
-        """Add files and move offsets, in one commit; LogLockedError if others have moved them.
+    def append(
+        self, run: str, files: Sequence[DataFile], before: Done, after: Done, removed: Sequence[str] = ()
+    ) -> None:
+        """Add files, remove others and move offsets, in one commit.
 
+        LogLockedError if others have moved the offsets, or have removed or rewritten files that are to go.
         `run` is the directory that all files of this run are in, and no others.
+        """
+
+    def replace(self, files: Sequence[DataFile], removed: Sequence[str]) -> None:
+        """Put files in the place of others that have the same rows, in one commit; offsets stay.
+
+        LogLockedError if others have removed or rewritten one of them.
         """
 
     def refers_to(self, directory: str) -> bool:
@@ -131,6 +194,11 @@ def changed_partitions(before: Done, after: Done) -> list[TopicPartition]:
 def overtaken(name: str) -> LogLockedError:
     """What to raise if another export has moved the same partitions."""
     return LogLockedError(f"another export to {name} came in between; nothing was added: run it again")
+
+
+def rewritten(name: str) -> LogLockedError:
+    """What to raise if files that are to be replaced are not in the table any more."""
+    return LogLockedError(f"another writer has changed files of {name}; nothing was added: run it again")
 
 
 def check_partition_by(columns: Sequence[str]) -> tuple[str, ...]:

@@ -31,6 +31,7 @@ from tidelog.cleanup.splitting import splitting
 from tidelog.errors import DataLossError, InvalidInputError, TidelogError
 from tidelog.layout.roots import Checkpoint
 from tidelog.manager.brokerconfig import BrokerConfig
+from tidelog.manager.publishing.committing import sweep_staging
 from tidelog.manager.publishing.waiting import open_waiting
 from tidelog.manager.store.partition import Partition
 from tidelog.manager.store.store import Store
@@ -42,7 +43,9 @@ from tidelog.spark.compaction.staged_segments import sweep
 from tidelog.spark.compaction.whole import WholeDone, WholeSplit, WholeWork, put_in_place
 from tidelog.spark.runtime.jobs import pack, parallelism, report_frame, run_job, share_bytes
 from tidelog.spark.sink.options import SinkOptions
+from tidelog.spark.sink.writing import begin_staging
 from tidelog.storage import LOCAL
+from tidelog.storage.processes import owner
 from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -72,6 +75,8 @@ COMPACT_SCHEMA = pa.schema(
 """A row for each partition that was dirty; in a dry run what comes out is not known, and null."""
 
 _ANSWERS = pa.schema([pa.field("number", pa.int64()), pa.field("answer", pa.binary())])
+_STAGED = "compact@"
+"""What its directories' names begin with, and no write's: so under the lock all others are of dead runs."""
 _DEDUPE_BYTES = 128 << 20
 _LOAD_FACTOR = 0.9
 _MIN_SHARE_BYTES = 256 << 20
@@ -90,6 +95,7 @@ def compact(
     max_bytes_per_task: int | None = None,
     report: Callable[[int, int], None] | None = None,
     config: BrokerConfig | None = None,
+    recover: bool = False,
 ) -> DataFrame:
     """Compact the compacted topics of a root, or the named ones, as `tidelog compact` does; see
     COMPACT_SCHEMA.
@@ -98,7 +104,7 @@ def compact(
     partition larger than `max_bytes_per_task` is compacted by several tasks; by default, a partition that
     would keep one core busy for longer than all others together. The root is locked during the job; the
     staging directory beside it needs room for the result. `config` is the broker's configuration, whose
-    defaults topics have.
+    defaults topics have. A root that was not closed in order is refused unless `recover` is set.
     """
     options = SinkOptions.parse({"path": str(root)})
     now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
@@ -106,16 +112,19 @@ def compact(
         return report_frame(
             spark, cleanable(options.roots, topics, now, from_start=from_start), COMPACT_SCHEMA
         )
-    staging = Path(options.staging, f"compact-{uuid.uuid4().hex}")
+    staging = Path(options.staging, f"{_STAGED}{uuid.uuid4().hex}")
     try:
-        with open_waiting(options.roots, wait_ms=options.lock_timeout_ms, config=config) as store:
+        with open_waiting(
+            options.roots, wait_ms=options.lock_timeout_ms, config=config, recover=recover
+        ) as store:
+            sweep_staging(options.staging, prefix=_STAGED, root=options.roots[0])
             chosen = []
             for partition in _selected(store, topics):
                 size, segments = partition.log.size, len(partition.log.segments)
                 plan = _planned(partition, now, from_start)
                 if plan.cleanable_bytes:
                     chosen.append(_Chosen(partition, plan, now, size, segments))
-            staging.mkdir(parents=True)
+            begin_staging(str(staging), owner())
             job = _Job(spark, staging, dedupe_bytes, max_bytes_per_task, report)
             rows = job.run(chosen)
     finally:

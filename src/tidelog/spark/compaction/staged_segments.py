@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidelog.log import Log
+from tidelog.manager.publishing.mark import MARKS
 from tidelog.segment import SealedSegment, Segment
+from tidelog.spark.sink.writing import discard_staging
 from tidelog.storage import CANNOT_LINK, LOCAL
 from tidelog.storage.names import SEGMENT_FILES, Transient, format_segment_file
 
@@ -59,11 +61,13 @@ def bring(source: Path, target: Path) -> None:
 
 
 def sweep(staging: Path) -> None:
-    """Remove a directory. To release a large file's pages takes time, so several threads do it."""
-    files = [path for path in staging.rglob("*") if path.is_file()]
+    """Remove a job's staging directory. To release a large file's pages takes time, so several threads do
+    it.
+    """
+    files = [path for path in staging.rglob("*") if path.name not in MARKS and path.is_file()]
     with ThreadPoolExecutor(_SWEEPERS) as threads:
         list(threads.map(lambda path: path.unlink(missing_ok=True), files))
-    shutil.rmtree(staging, ignore_errors=True)
+    discard_staging(str(staging))
 
 
 def _hold(log: Path, staged: Path) -> None:

@@ -38,7 +38,7 @@ from tidelog.spark.source.topic_ids import decode_ids, encode_ids
 from tidelog.tables.table import Done
 from tidelog.types import TopicPartition
 
-__all__ = ["EXPORT_FILE", "METADATA", "ExportTarget", "StagedFile", "target_place"]
+__all__ = ["EXPORT_FILE", "METADATA", "ExportTarget", "StagedFile", "kept_way", "target_place"]
 
 METADATA = "_tidelog"
 _COMMITS = f"{METADATA}/commits"
@@ -59,6 +59,15 @@ class StagedFile:
 def target_place(target: str | Path) -> Place:
     """The place that a target is."""
     return open_place(target, METADATA)
+
+
+def kept_way(target: str | Path) -> dict[str, Any]:
+    """How an export that has committed something was made; empty if there is none. Nothing is changed."""
+    place = target_place(target)
+    if not place.exists(EXPORT_FILE) or not place.names(_COMMITS):
+        return {}
+    kept: dict[str, Any] = json.loads(place.read(EXPORT_FILE))
+    return kept
 
 
 class ExportTarget:
@@ -132,8 +141,8 @@ class ExportTarget:
         """How messages call the target."""
         return self.place.url
 
-    def schemas(self, topics: Iterable[str]) -> dict[str, str]:
-        """The schemas of JSON values that are kept, by topic."""
+    def schemas(self, names: Iterable[str]) -> dict[str, str]:
+        """The schemas of values and keys that are kept, by topic."""
         kept: dict[str, str] = self.agree({}).get("schemas", {})
         return kept
 

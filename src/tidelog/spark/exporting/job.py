@@ -17,12 +17,17 @@ from tidelog.scanning.partitions import Partition
 from tidelog.scanning.ranges import OffsetRange, is_committed, range_bytes
 from tidelog.scanning.splits import Split, plan_splits
 from tidelog.scanning.volumes import local_path
+from tidelog.spark.exporting.by_key import export_by_key
 from tidelog.spark.exporting.directory import ExportTarget, StagedFile
 from tidelog.spark.exporting.parquet import ParquetSettings
 from tidelog.spark.exporting.table_target import TableTarget
 from tidelog.spark.exporting.tasks import REPORT_SCHEMA, ExportWork
-from tidelog.spark.exporting.value_schemas import Evolution, choose_decoders, files_to_rewrite
-from tidelog.spark.exporting.values import ValueFormat
+from tidelog.spark.exporting.value_schemas import (
+    Evolution,
+    choose_decoders,
+    choose_typed,
+    files_to_rewrite,
+)
 from tidelog.spark.runtime.jobs import Bin, parallelism, report_frame, run_job
 from tidelog.spark.runtime.packing import pack_splits
 from tidelog.spark.source.data_loss import LossPolicy
@@ -30,7 +35,9 @@ from tidelog.spark.source.offsets import LogEnds, log_ends, range_of, select_par
 from tidelog.spark.source.options import SourceOptions, Subscribed
 from tidelog.spark.source.topic_ids import for_each, is_another, recreated, topic_id_at
 from tidelog.tables.opening import open_table, table_format
-from tidelog.tables.table import Done, TableFormat
+from tidelog.tables.table import DEFAULT_BUCKETS, MAX_BUCKETS, Done, TableFormat
+from tidelog.values.decoding import Decoder, ValueFormat
+from tidelog.values.spec import Values
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,12 +54,14 @@ class _Request:
     """What was asked for."""
 
     options: SourceOptions
-    values: ValueFormat
+    values: ValueFormat | Values
     schema: Any
     evolve: bool
     isolation: str
     columns: tuple[str, ...]
     settings: ParquetSettings
+    by_key: bool
+    keys: Values | None = None
 
 
 def export(
@@ -62,7 +71,8 @@ def export(
     *,
     format: str = "parquet",
     topics: str | Iterable[str] | None = None,
-    value_format: str = "bytes",
+    value_format: str | Values = "bytes",
+    key_format: Values | None = None,
     schema: Any = None,
     evolve: bool = False,
     isolation: str = "read_committed",
@@ -71,6 +81,8 @@ def export(
     fail_on_data_loss: bool = True,
     settings: ParquetSettings | None = None,
     partition_by: Sequence[str] | None = None,
+    by_key: bool = False,
+    buckets: int = DEFAULT_BUCKETS,
     table_options: Mapping[str, str] | None = None,
     report: Callable[[int, int], None] | None = None,
 ) -> DataFrame:
@@ -83,11 +95,17 @@ def export(
     `partition_by` (topic, partition, date) is for a table that is yet to be made; `table_options` are
     deltalake's storage options, or the properties of pyiceberg's catalog.
 
+    With `by_key`, a table has the last record of each key of a partition; tombstones delete (`by_key`).
+    `buckets` is for such a table that is yet to be made: a run rewrites files of the buckets that it changes.
+
     `value_format` is bytes, string, or json with `schema` (a Spark or Arrow schema, or a DDL string; by
     default inferred from the first records and kept for later runs). Values that do not decode or do not fit
     the schema are null, and complete in the column `value_invalid`; with `evolve` the schema is widened for
-    them first (`schema_evolution`). Returns a row for each split, see `REPORT_SCHEMA`; `report` is called
-    with progress.
+    them first (`schema_evolution`). A `tidelog.Values` decodes Avro; `value_error` then has the reasons, and
+    the column gets the fields and wider types that new versions of the schema have. `key_format` does the
+    same with keys (`key`, `key_invalid`, `key_error`).
+
+    Returns a row for each split, see `REPORT_SCHEMA`; `report` is called with progress.
     """
     kind = table_format(format)
     options = source_options(path, topics, isolation, fail_on_data_loss)
@@ -96,8 +114,18 @@ def export(
     columns += ["headers"] if include_headers else []
     columns += BATCH_FACTS if include_batch_facts else ()
     request = _Request(
-        options, values, schema, evolve, isolation, tuple(columns), settings or ParquetSettings()
+        options,
+        values,
+        schema,
+        evolve,
+        isolation,
+        tuple(columns),
+        settings or ParquetSettings(),
+        by_key,
+        key_format,
     )
+    _check_keys(request)
+    _check_by_key(request, kind, partition_by, buckets)
     select_partitions(options)  # raises before the target is made; what counts is listed under its lock
     held: ExportTarget | TableTarget
     if kind is TableFormat.PARQUET:
@@ -105,7 +133,9 @@ def export(
             raise InvalidInputError("partition_by and table_options mean something for tables only")
         held = ExportTarget(target)
     else:
-        held = TableTarget(open_table(kind, local_path(str(target)), table_options, partition_by))
+        at = local_path(str(target))
+        wanted = buckets if by_key else None
+        held = TableTarget(open_table(kind, at, table_options, partition_by, wanted), by_key=by_key)
     try:
         rows = _run(spark, held, request, report)
     finally:
@@ -124,8 +154,9 @@ def _run(
     held.agree(
         {
             "version": 1,
-            "values": request.values.value,
+            "values": request.values.format if isinstance(request.values, Values) else request.values.value,
             "columns": list(columns),
+            "keys": None if request.keys is None else request.keys.format,
             "isolation": request.isolation,
         }
     )
@@ -133,16 +164,17 @@ def _run(
     plan = plan_export(partitions, held.done(partitions), options)
     if not plan.ranges:
         return []
+    if request.by_key and plan.done.generations:
+        raise _has_old_rows(held)
     tasks = export_tasks(plan.ranges, options, parallelism(spark))
     splits = [split for task in tasks for split in task.items]
     fail = options.fail_on_data_loss
     evolution = Evolution(spark, splits, fail) if request.evolve else None
-    decoders = choose_decoders(
-        held, plan.ranges, request.values, request.schema, options.committed_only, evolution
-    )
+    decoders, keys = _decoders(held, plan, request, evolution)
     layout = None
     if isinstance(held, TableTarget):
-        decoders, layout = held.prepare(columns, decoders)
+        decoders, keys = held.one_type(decoders), held.one_type(keys)
+        layout = held.prepare(columns, decoders, keys)
     work = ExportWork(
         held.place.url,
         held.staging,
@@ -153,7 +185,15 @@ def _run(
         plan.ids,
         plan.done.generations,
         layout,
+        keys,
     )
+    if request.by_key:
+        assert isinstance(held, TableTarget)
+        rows, buckets = export_by_key(
+            lambda work, splits, schema: run_job(spark, work, splits, schema, report), held, work, tasks
+        )
+        held.commit(plan.done, buckets, [name for row in buckets for name in row["removed"]])
+        return _with_files(rows, buckets)
     rows = run_job(spark, work, tasks, REPORT_SCHEMA, report)
     if sorted(row["split"] for row in rows) != list(range(len(splits))):
         raise DataLossError(f"Spark answered {len(rows)} reports for {len(splits)} splits; nothing was added")
@@ -166,6 +206,63 @@ def _run(
     if again:
         held.remember(rewrite=[])
     return rows
+
+
+def _decoders(
+    held: ExportTarget | TableTarget, plan: ExportPlan, request: _Request, evolution: Evolution | None
+) -> tuple[dict[str, Decoder], dict[str, Decoder]]:
+    """What decodes the values of each topic, and the keys if they are decoded."""
+    ranges, committed = plan.ranges, request.options.committed_only
+    if isinstance(request.values, Values):
+        decoders = choose_typed(held, ranges, request.values, committed)
+    else:
+        decoders = choose_decoders(held, ranges, request.values, request.schema, committed, evolution)
+    keys = {} if request.keys is None else choose_typed(held, ranges, request.keys, committed, "key")
+    return decoders, keys
+
+
+def _check_keys(request: _Request) -> None:
+    """Refuse what means nothing for keys that are decoded."""
+    if request.keys is not None and request.by_key:
+        raise InvalidInputError("a table by key has keys as they are: leave out the format of keys")
+    if request.keys is not None and "key" in request.settings.sort_by:
+        raise InvalidInputError("rows are sorted by keys that are bytes: leave out the format of keys")
+
+
+def _check_by_key(
+    request: _Request, kind: TableFormat, partition_by: Sequence[str] | None, buckets: int
+) -> None:
+    """Refuse what means nothing for a table by key."""
+    if not request.by_key:
+        return
+    if kind is TableFormat.PARQUET:
+        raise InvalidInputError("tables are exported by key, Parquet files are not: choose delta or iceberg")
+    if partition_by is not None:
+        raise InvalidInputError("a table by key is partitioned by topic, partition and bucket")
+    if not request.options.committed_only:
+        raise InvalidInputError("a table by key has committed records only: they replace others for good")
+    if not 1 <= buckets <= MAX_BUCKETS:
+        raise InvalidInputError(f"buckets is from 1 to {MAX_BUCKETS}, not {buckets}")
+
+
+def _has_old_rows(held: ExportTarget | TableTarget) -> InvalidInputError:
+    return InvalidInputError(
+        f"a topic was deleted and created again, or cut back; {held.url} has rows of the old one by key: "
+        "export to another table"
+    )
+
+
+def _with_files(rows: list[dict[str, Any]], buckets: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Reports of splits as `REPORT_SCHEMA` has them; a partition's files are with its first split."""
+    found = [{name: row[name] for name in REPORT_SCHEMA.names} for row in rows]
+    first: dict[tuple[str, int], dict[str, Any]] = {}
+    for row in found:
+        first.setdefault((row["topic"], row["partition"]), row)
+    for bucket in buckets:
+        row = first[bucket["topic"], bucket["partition"]]
+        row["files"] = [*row["files"], *bucket["files"]]
+        row["bytes_written"] += sum(file["bytes"] for file in bucket["files"])
+    return found
 
 
 def source_options(
@@ -186,12 +283,18 @@ def source_options(
     return replace(options, selection=Subscribed(named))
 
 
-def _value_format(name: str, schema: Any, evolve: bool) -> ValueFormat:
+def _value_format(name: str | Values, schema: Any, evolve: bool) -> ValueFormat | Values:
+    if isinstance(name, Values):
+        if schema is not None or evolve:
+            raise InvalidInputError(
+                f"{name.format} values have schemas of their own: leave out schema and evolve"
+            )
+        return name
     try:
         kind = ValueFormat(name.lower())
     except ValueError:
         known = ", ".join(each.value for each in ValueFormat)
-        raise InvalidInputError(f"value_format is one of {known}, not {name!r}") from None
+        raise InvalidInputError(f"value_format is one of {known}, or Values(...), not {name!r}") from None
     if (schema is not None or evolve) and kind is not ValueFormat.JSON:
         raise InvalidInputError(f"a schema means something for json values only, not for {kind.value}")
     return kind

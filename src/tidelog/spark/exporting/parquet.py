@@ -6,8 +6,8 @@ dates are open than is good for memory. Every file is written whole and synced u
 nothing here publishes it. What is written is synced by a thread of its own, so that the disk works while the
 next rows are compressed.
 
-Statistics are kept of offset and timestamp, in each row group: readers skip by them. Both are delta-encoded:
-offsets cost next to nothing.
+Statistics are kept of offset and timestamp, and of what rows are sorted by, in each row group: readers skip
+by them. Offsets and timestamps are delta-encoded: offsets cost next to nothing.
 """
 
 from __future__ import annotations
@@ -22,12 +22,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tidelog.errors import InvalidInputError
 from tidelog.spark.exporting.storage import Place
 
-__all__ = ["DatedFiles", "ParquetSettings", "WrittenFile", "parquet_writer"]
+__all__ = ["SORT_COLUMNS", "DatedFiles", "ParquetSettings", "WrittenFile", "parquet_writer"]
 
 NO_DATE = "__HIVE_DEFAULT_PARTITION__"
 """What Hive calls a partition whose value is null."""
+
+SORT_COLUMNS = ("key", "timestamp", "offset")
+"""What rows can be sorted by."""
 
 _MAX_OPEN = 16
 _HAVE_LEVELS = ("zstd", "gzip", "brotli")
@@ -45,6 +49,18 @@ class ParquetSettings:
     file_bytes: int = 128 << 20
     row_group_rows: int = 1 << 18
     row_group_bytes: int = 32 << 20
+    sort_by: tuple[str, ...] = ()
+    """By which columns (`SORT_COLUMNS`) the rows of each row group are sorted; by default they stay in offset
+    order."""
+
+    def __post_init__(self) -> None:
+        """Raises InvalidInputError for a column that rows are not sorted by."""
+        unknown = [name for name in self.sort_by if name not in SORT_COLUMNS]
+        if unknown or len(set(self.sort_by)) < len(self.sort_by):
+            raise InvalidInputError(
+                f"rows are sorted by any of {', '.join(SORT_COLUMNS)}, once each, "
+                f"not by {', '.join(unknown or self.sort_by)}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +76,21 @@ class WrittenFile:
     min_timestamp_us: int | None
     max_timestamp_us: int | None
     null_timestamps: int
+
+    def report(self) -> dict[str, Any]:
+        """As a task reports it."""
+        return {
+            "staged": self.path,
+            "path": self.path,
+            "records": self.records,
+            "bytes": self.size,
+            "date": None if self.date == NO_DATE else self.date,
+            "first_offset": self.first_offset,
+            "last_offset": self.last_offset,
+            "min_timestamp_us": self.min_timestamp_us,
+            "max_timestamp_us": self.max_timestamp_us,
+            "null_timestamps": self.null_timestamps,
+        }
 
 
 @dataclass(slots=True)
@@ -85,9 +116,19 @@ class DatedFiles:
     """Writes record batches of one schema, which has the columns `offset` and `timestamp`."""
 
     def __init__(
-        self, place: Place, path_of: Callable[[str, int], str], schema: pa.Schema, settings: ParquetSettings
+        self,
+        place: Place,
+        path_of: Callable[[str, int], str],
+        schema: pa.Schema,
+        settings: ParquetSettings,
+        *,
+        by_date: bool = True,
     ) -> None:
-        """`path_of` tells the path of a file in the place, from the date of its records and its number."""
+        """`path_of` tells the path of a file in the place, from the date of its records and its number.
+
+        Without `by_date`, all dates are in one file, and rows may come in any order.
+        """
+        self._by_date = _by_date if by_date else _undated
         self._place = place
         self._path_of = path_of
         self._schema = schema
@@ -99,7 +140,7 @@ class DatedFiles:
 
     def write(self, batch: pa.RecordBatch) -> Iterator[WrittenFile]:
         """Take rows; yields the files that were closed."""
-        for date, rows in _by_date(batch):
+        for date, rows in self._by_date(batch):
             file = self._open.pop(date, None) or self._begin(date)
             self._open[date] = file
             file.waiting.append(rows)
@@ -129,14 +170,17 @@ class DatedFiles:
     def _write_group(self, file: _OpenFile) -> None:
         table = pa.Table.from_batches(file.waiting, self._schema)
         offsets = table.column("offset")
-        if file.first_offset < 0:
-            file.first_offset = offsets[0].as_py()
-        file.last_offset = offsets[-1].as_py()
+        span = pc.min_max(offsets).as_py()
+        file.first_offset = span["min"] if file.first_offset < 0 else min(file.first_offset, span["min"])
+        file.last_offset = max(file.last_offset, span["max"])
         file.records += table.num_rows
         timestamps = table.column("timestamp")
         file.null_timestamps += timestamps.null_count
         if timestamps.null_count < len(timestamps):
             file.timestamps_us += pc.min_max(timestamps.cast(pa.int64())).as_py().values()
+        if self._settings.sort_by:
+            order = dict.fromkeys((*self._settings.sort_by, "offset"), "ascending")
+            table = table.sort_by(list(order.items()))
         file.writer.write_table(table, row_group_size=table.num_rows)
         file.waiting, file.rows, file.size = [], 0, 0
 
@@ -175,12 +219,14 @@ class DatedFiles:
 def parquet_writer(sink: Any, schema: pa.Schema, settings: ParquetSettings) -> pq.ParquetWriter:
     """A writer of such a file."""
     delta = [name for name in _DELTA if name in schema.names]
+    order = [(name, "ascending") for name in settings.sort_by]
     return pq.ParquetWriter(
         sink,
         schema,
         compression=settings.compression,
         compression_level=settings.compression_level if settings.compression in _HAVE_LEVELS else None,
-        write_statistics=delta,
+        write_statistics=list(dict.fromkeys([*delta, *settings.sort_by])),
+        sorting_columns=pq.SortingColumn.from_ordering(schema, order) if order else None,
         use_dictionary=_dictionary_columns(schema),
         column_encoding=dict.fromkeys(delta, "DELTA_BINARY_PACKED"),
         write_batch_size=_WRITE_ROWS,
@@ -226,6 +272,11 @@ def _by_date(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
         yield _date(day), batch.filter(pc.and_not(pa.array(days == day), is_null))
     if timestamps.null_count:
         yield NO_DATE, batch.filter(is_null)
+
+
+def _undated(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+    if batch.num_rows:
+        yield "", batch
 
 
 def _date(day: int) -> str:

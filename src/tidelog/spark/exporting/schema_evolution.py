@@ -13,7 +13,7 @@ Added fields leave older files as they are: readers that merge schemas see null 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -24,16 +24,16 @@ from tidelog.scanning.salvage import salvage_task
 from tidelog.scanning.splits import Split
 from tidelog.scanning.tasks import run_task
 from tidelog.spark.exporting.directory import ExportTarget, StagedFile, target_place
-from tidelog.spark.exporting.json_reading import Misfit
-from tidelog.spark.exporting.json_types import join
 from tidelog.spark.exporting.parquet import ParquetSettings, parquet_writer
-from tidelog.spark.exporting.values import widen_struct
 from tidelog.spark.runtime.jobs import run_job
+from tidelog.values.decoding import widen_struct
+from tidelog.values.json_reading import Misfit
+from tidelog.values.json_types import join
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["from_text", "rewrite_files", "survey", "to_text", "types_changed"]
+__all__ = ["column_of", "from_text", "kept_name", "rewrite_files", "survey", "to_text", "types_changed"]
 
 _SURVEYED = pa.schema(
     [pa.field("split", pa.int64()), pa.field("topic", pa.string()), pa.field("schema", pa.string())]
@@ -122,9 +122,12 @@ class RewriteWork:
         place = target_place(self.target)
         with pq.ParquetFile(pa.BufferReader(place.read(file.path))) as source:
             schema = source.schema_arrow
-            at = schema.get_field_index("value")
-            struct = from_text(self.structs[_topic_of(file.path)])
-            wide = schema.set(at, schema.field(at).with_type(struct))
+            wide = schema
+            for column in ("value", "key"):
+                text = self.structs.get(kept_name(_topic_of(file.path), column))
+                if text is not None:
+                    at = schema.get_field_index(column)
+                    wide = wide.set(at, schema.field(at).with_type(from_text(text)))
             staged = f"{self.staging}/again-{number:06}-{_attempt()}"
             with place.sink(staged) as sink, parquet_writer(sink, wide, self.settings) as writer:
                 for group in range(source.num_row_groups):
@@ -138,8 +141,10 @@ def rewrite_files(
     spark: SparkSession, held: ExportTarget, structs: Mapping[str, str], settings: ParquetSettings
 ) -> list[StagedFile]:
     """Write the older files of topics again; they are staged for this run's commit."""
-    files = [_File(path, 0) for path in held.exported_files() if _topic_of(path) in structs]
-    work = RewriteWork(held.place.url, held.staging, dict(structs), settings)
+    topics = {name.partition("/")[0] for name in structs}
+    files = [_File(path, 0) for path in held.exported_files() if _topic_of(path) in topics]
+    as_they_are = replace(settings, sort_by=())  # rows stay in the order that they have
+    work = RewriteWork(held.place.url, held.staging, dict(structs), as_they_are)
     return [StagedFile(row["staged"], row["path"]) for row in run_job(spark, work, files, _REWRITTEN)]
 
 
@@ -155,6 +160,16 @@ def _attempt() -> str:
 
 
 # ---- schemas as text
+
+
+def kept_name(topic: str, column: str) -> str:
+    """Under which name the schema of a topic's values, or keys, is kept. No topic has a slash in its name."""
+    return topic if column == "value" else f"{topic}/{column}"
+
+
+def column_of(name: str) -> str:
+    """The column that a schema kept under a name is of."""
+    return name.partition("/")[2] or "value"
 
 
 def to_text(struct: pa.DataType) -> str:

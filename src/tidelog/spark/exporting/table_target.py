@@ -22,16 +22,16 @@ import pyarrow as pa
 from tidelog.errors import InvalidInputError, LogLockedError
 from tidelog.scanning.partitions import Partition
 from tidelog.spark.exporting.directory import EXPORT_FILE, METADATA, target_place
-from tidelog.spark.exporting.json_reading import Misfit
-from tidelog.spark.exporting.json_types import join
-from tidelog.spark.exporting.schema_evolution import to_text, types_changed
+from tidelog.spark.exporting.schema_evolution import column_of, to_text, types_changed
 from tidelog.spark.exporting.storage import Place
 from tidelog.spark.exporting.tasks import TableLayout, columns_of, table_date
-from tidelog.spark.exporting.values import ValueDecoder, ValueFormat
 from tidelog.spark.source.topic_ids import for_each, topic_id_at
-from tidelog.tables.table import PARTITION_COLUMNS, DataFile, Done, Table
-from tidelog.tables.types import check_fits, check_names
+from tidelog.tables.table import PARTITION_COLUMNS, DataFile, Done, LiveFile, Table
+from tidelog.tables.types import can_widen, check_fits, check_names
 from tidelog.types import TopicPartition
+from tidelog.values.decoding import Decoder
+from tidelog.values.json_reading import Misfit
+from tidelog.values.json_types import join
 
 __all__ = ["TableTarget"]
 
@@ -42,9 +42,10 @@ _RUN_FILE = "run.json"
 class TableTarget:
     """A table that this run adds to, from its making to `release`."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, *, by_key: bool = False) -> None:
         """Take hold of the table's location, if it is known yet, and clear what dead runs left."""
         self._table = table
+        self.by_key = by_key
         self._place: Place | None = None
         self._before = Done()
         self._ids: dict[TopicPartition, str | None] = {}
@@ -64,6 +65,25 @@ class TableTarget:
         return self._place
 
     @property
+    def buckets(self) -> int:
+        """Of a table by key: into how many buckets the keys of a partition are spread."""
+        count = self._table.buckets
+        if count is None:
+            raise InvalidInputError(
+                f"{self.url} does not tell how many buckets it has: export to another table"
+            )
+        return count
+
+    def files(self) -> Sequence[LiveFile]:
+        """The files of the table."""
+        return self._table.files()
+
+    @property
+    def scratch(self) -> str:
+        """Where the tasks of this run write what is not for the table."""
+        return f"{_RUNS}/{self.run}/changes"
+
+    @property
     def staging(self) -> str:
         """Where the tasks of this run write."""
         return _files_of(self.run)
@@ -79,7 +99,10 @@ class TableTarget:
             if place.exists(EXPORT_FILE):
                 raise InvalidInputError(f"{place.url} has an export to Parquet: export to another directory")
             self._table.refresh()
-            unknown = [name for name in self._table.partition_by if name not in PARTITION_COLUMNS]
+            self._check_kind()
+            unknown = [
+                name for name in self._table.partition_by if name not in (*PARTITION_COLUMNS, "bucket")
+            ]
             if unknown:
                 raise InvalidInputError(
                     f"{self.url} is partitioned by {unknown[0]}, which records do not have: "
@@ -89,6 +112,14 @@ class TableTarget:
         except BaseException:
             place.release()
             raise
+
+    def _check_kind(self) -> None:
+        """A table is by key, or it has every record."""
+        is_by_key = self._table.exists and "bucket" in self._table.partition_by
+        if self._table.exists and is_by_key != self.by_key:
+            has = "the last record of each key" if is_by_key else "every record"
+            way = "with --by-key" if is_by_key else "without --by-key"
+            raise InvalidInputError(f"{self.url} has {has}: export {way}, or to another table")
 
     def release(self) -> None:
         """Remove what this run wrote, unless it is in the table or may be, and let go."""
@@ -114,79 +145,105 @@ class TableTarget:
         self._before = self._table.done(self._ids)
         return self._before
 
-    def schemas(self, topics: Iterable[str]) -> dict[str, str]:
+    def schemas(self, names: Iterable[str]) -> dict[str, str]:
         """All topics have the schema of the table's column."""
-        struct = self._values()
-        return {} if struct is None else dict.fromkeys(topics, to_text(struct))
+        structs = {name: self._struct(column_of(name)) for name in names}
+        return {name: to_text(struct) for name, struct in structs.items() if struct is not None}
 
     def keep_schemas(self, schemas: dict[str, str], changed: Iterable[str]) -> None:
         """The table keeps them: `prepare` sees to it."""
 
-    def _values(self) -> pa.DataType | None:
-        """The type of JSON values in the table; None if there are none."""
+    def _struct(self, column: str) -> pa.DataType | None:
+        """The type of decoded values or keys in the table; None if they are no structs."""
         schema = self._table.schema()
-        kind = schema.field("value").type if schema is not None and "value" in schema.names else None
+        kind = schema.field(column).type if schema is not None and column in schema.names else None
         return kind if kind is not None and pa.types.is_struct(kind) else None
 
     # ---- a run
 
     def prepare(
-        self, columns: Sequence[str], decoders: Mapping[str, ValueDecoder]
-    ) -> tuple[dict[str, ValueDecoder], TableLayout]:
-        """Make the table, or add the columns that it lacks; what the tasks need to write its files."""
-        decoder = self._one_decoder(decoders)
+        self,
+        columns: Sequence[str],
+        decoders: Mapping[str, Decoder],
+        keys: Mapping[str, Decoder] | None = None,
+    ) -> TableLayout:
+        """Make the table, or add the columns that it lacks; what the tasks need to write its files.
+
+        Decoders are of one type (`one_type`).
+        """
+        decoder = next(iter(decoders.values()))
+        key_decoder = next(iter((keys or {}).values()), None)
         table = self._table
         own = [pa.field("topic", pa.string()), pa.field("partition", pa.int32())]
         if not table.keeps_partition_columns and "date" in table.partition_by:
             own.append(pa.field("date", pa.date32()))
-        wanted = pa.schema([*own, *columns_of(tuple(columns), decoder)])
+        if self.by_key:
+            own.append(pa.field("bucket", pa.int32()))
+        wanted = pa.schema([*own, *columns_of(tuple(columns), decoder, key_decoder)])
         loose = pa.schema([column.with_nullable(True) for column in wanted])
         there = table.schema()
         if there is None:
             table.create(loose)
             self._hold()
-        elif self._grows(there, decoder):
+        elif self._grows("value", decoder) or (key_decoder is not None and self._grows("key", key_decoder)):
             table.add_columns(loose)
         check_fits(self.url, table.schema() or loose, wanted)
         self._note()
-        layout = TableLayout(table.file_schema(wanted), table.partition_by)
-        return dict.fromkeys(decoders, decoder), layout
+        return TableLayout(table.file_schema(wanted), table.partition_by)
 
-    def _one_decoder(self, decoders: Mapping[str, ValueDecoder]) -> ValueDecoder:
+    def one_type(self, decoders: Mapping[str, Decoder]) -> dict[str, Decoder]:
         """All topics are in one table, so their values have one type."""
-        chosen = list(decoders.values())
-        structs = [each.struct for each in chosen if each.struct is not None]
-        if not structs:
-            return chosen[0]
-        struct = structs[0]
-        for other in structs[1:]:
+        first, *others = [one.fields[0].type for one in decoders.values()] or [pa.null()]
+        joined = first
+        for other in others:
             try:
-                struct = join(struct, other)
+                joined = joined if other == joined else join(joined, other)
             except Misfit as error:
-                raise InvalidInputError(
-                    f"the topics have values of different types ({error}): export each to a table of its own"
-                ) from None
-        check_names(struct)
-        return ValueDecoder(ValueFormat.JSON, struct)
+                raise _of_different_types(str(error)) from None
+            if not pa.types.is_struct(joined) and other != first:
+                raise _of_different_types(f"{first} and {other}")
+        if not pa.types.is_struct(joined):
+            return dict(decoders)
+        check_names(joined)
+        return {name: one.with_struct(joined) for name, one in decoders.items()}
 
-    def _grows(self, there: pa.Schema, decoder: ValueDecoder) -> bool:
+    def _grows(self, column: str, decoder: Decoder) -> bool:
         """Whether values have more fields than the table; types that would change are refused."""
-        before = self._values()
+        before = self._struct(column)
         if before is None or decoder.struct is None:
             return False
-        if types_changed(before, decoder.struct):
+        is_wider = self._table.widens_types and can_widen(before, decoder.struct)
+        if types_changed(before, decoder.struct) and not is_wider:
             raise InvalidInputError(
-                f"values need wider types than {self.url} has, and the types of a table are not changed: "
+                f"{column}s need wider types than {self.url} has, and its format does not widen them so: "
                 "export to another table"
             )
         return bool(before != decoder.struct)
 
-    def commit(self, done: Done, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Make the files of a run part of the table."""
+    def commit(self, done: Done, rows: Sequence[Mapping[str, Any]], removed: Sequence[str] = ()) -> None:
+        """Make the files of a run part of the table, in place of others."""
         files = [_data_file(row, file) for row in rows for file in row["files"]]
         self._may_remove = False  # whatever happens: the table may have them
         try:
-            self._table.append(self.staging, files, self._before, done)
+            self._table.append(self.staging, files, self._before, done, removed)
+        except LogLockedError:
+            self._may_remove = True
+            raise
+        self._forget(self.run, with_files=False)
+
+    def prepare_merge(self) -> TableLayout:
+        """What tasks need to write files that replace others of the table, with all of its columns."""
+        schema = self._table.schema()
+        assert schema is not None, "there is a table"
+        self._note()
+        return TableLayout(self._table.file_schema(schema), self._table.partition_by)
+
+    def replace(self, rows: Sequence[Mapping[str, Any]], removed: Sequence[str]) -> None:
+        """Put the files of a run in the place of others that have the same rows."""
+        files = [_data_file(row, file) for row in rows for file in row["files"]]
+        self._may_remove = False
+        try:
+            self._table.replace(files, removed)
         except LogLockedError:
             self._may_remove = True
             raise
@@ -220,6 +277,12 @@ class TableTarget:
             self._forget(run, with_files=is_unmoved and not self._table.refers_to(_files_of(run)))
 
 
+def _of_different_types(why: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"the topics have values or keys of different types ({why}): export each to a table of its own"
+    )
+
+
 def _files_of(run: str) -> str:
     return f"data/{run}"
 
@@ -229,7 +292,7 @@ def _data_file(row: Mapping[str, Any], file: Mapping[str, Any]) -> DataFile:
         file["path"],
         row["topic"],
         row["partition"],
-        table_date(file["date"] or ""),
+        row["table_date"] if "table_date" in row else table_date(file["date"] or ""),
         file["records"],
         file["bytes"],
         file["first_offset"],
@@ -237,4 +300,8 @@ def _data_file(row: Mapping[str, Any], file: Mapping[str, Any]) -> DataFile:
         file["min_timestamp_us"],
         file["max_timestamp_us"],
         file["null_timestamps"],
+        row.get("bucket"),
+        row.get("max_topic"),
+        row.get("max_partition"),
+        row.get("has_bounds", True),
     )

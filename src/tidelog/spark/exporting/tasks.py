@@ -14,17 +14,26 @@ from tidelog.scanning.splits import Split
 from tidelog.scanning.tasks import run_task
 from tidelog.spark.exporting.directory import target_place
 from tidelog.spark.exporting.parquet import NO_DATE, DatedFiles, ParquetSettings, WrittenFile
-from tidelog.spark.exporting.values import ValueDecoder
 from tidelog.spark.runtime.jobs import Bin
 from tidelog.spark.source.topic_ids import check_still
 from tidelog.types import TopicPartition
+from tidelog.values.decoding import Decoded, Decoder
 
-__all__ = ["REPORT_SCHEMA", "ExportWork", "TableLayout", "columns_of", "table_date"]
+__all__ = [
+    "FILE_TYPE",
+    "REPORT_SCHEMA",
+    "ExportWork",
+    "TableLayout",
+    "arranged",
+    "attempt",
+    "columns_of",
+    "table_date",
+]
 
 _ALWAYS = ("offset", "timestampType")
 """What every record has: Parquet need not note if it is missing."""
 
-_FILE = pa.struct(
+FILE_TYPE = pa.struct(
     [
         pa.field("staged", pa.string()),
         pa.field("path", pa.string()),
@@ -50,7 +59,7 @@ REPORT_SCHEMA = pa.schema(
         pa.field("bytes_written", pa.int64()),
         pa.field("invalid_values", pa.int64()),
         pa.field("bytes_skipped", pa.int64()),
-        pa.field("files", pa.list_(_FILE)),
+        pa.field("files", pa.list_(FILE_TYPE)),
     ]
 )
 """A row for each split: what it read, and the files that came of it."""
@@ -63,10 +72,14 @@ class TableLayout:
     schema: pa.Schema
     partition_by: tuple[str, ...]
 
-    def directory(self, split: Split, date: str) -> str:
+    def directory_of(
+        self, topic: str | None, partition: int | None, date: str, bucket: int | None = None
+    ) -> str:
         """Where a file belongs; readers such as Polars take the values of partition columns from there."""
-        values = {"topic": split.topic, "partition": split.partition, "date": table_date(date) or NO_DATE}
-        return "/".join(f"{name}={values[name]}" for name in self.partition_by) or "."
+        values: dict[str, Any] = {"topic": topic, "partition": partition, "bucket": bucket}
+        values["date"] = table_date(date)
+        told = {name: NO_DATE if value is None else value for name, value in values.items()}
+        return "/".join(f"{name}={told[name]}" for name in self.partition_by) or "."
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +89,7 @@ class ExportWork:
     target: str
     staging: str
     columns: tuple[str, ...]
-    decoders: Mapping[str, ValueDecoder]
+    decoders: Mapping[str, Decoder]
     """By topic."""
 
     settings: ParquetSettings
@@ -87,6 +100,8 @@ class ExportWork:
     """By topic: files of another generation than the first have it in their names."""
     layout: TableLayout | None = None
     """Of a table."""
+    keys: Mapping[str, Decoder] = field(default_factory=dict)
+    """By topic, if keys are decoded."""
 
     def __call__(self, number: int, splits: Bin[Split]) -> list[dict[str, Any]]:
         """Export the splits of a task; a report each."""
@@ -94,17 +109,20 @@ class ExportWork:
 
     def _export(self, number: int, split: Split) -> dict[str, Any]:
         decoder = self.decoders[split.topic]
-        schema = columns_of(self.columns, decoder) if self.layout is None else self.layout.schema
+        keys = self.keys.get(split.topic)
+        schema = columns_of(self.columns, decoder, keys) if self.layout is None else self.layout.schema
         files = DatedFiles(target_place(self.target), self._naming(number, split), schema, self.settings)
         lost: list[Loss] = []
         closed: list[WrittenFile] = []
         records = invalid = 0
-        for batch in self._read(split, lost):
-            decoded = decoder.decode(batch.column("value"))
+        for batch in self.read(split, lost):
+            decoded = decoder.decode(batch.column("value"), split.topic)
             invalid += decoded.invalid
             records += batch.num_rows
-            values = dict(zip((each.name for each in decoder.fields), decoded.columns, strict=True))
-            closed += files.write(_arranged(batch, values, split, schema))
+            values = _named(decoder, decoded)
+            if keys is not None:
+                values |= _named(keys, keys.decode(batch.column("key"), split.topic))
+            closed += files.write(arranged(batch, values, split, schema))
         closed += files.close()
         return {
             "split": number,
@@ -122,13 +140,16 @@ class ExportWork:
 
     def _naming(self, number: int, split: Split) -> Callable[[str, int], str]:
         """The paths of the files of a split; no other attempt at the task has the same."""
-        attempt, layout = _attempt(), self.layout
+        taken, layout = attempt(), self.layout
         if layout is None:
-            return lambda date, count: f"{self.staging}/{number:06}-{attempt}-{count}"
-        name = f"{number:06}-{attempt}"
-        return lambda date, n: f"{self.staging}/{layout.directory(split, date)}/{name}-{n}.parquet"
+            return lambda date, count: f"{self.staging}/{number:06}-{taken}-{count}"
+        name = f"{number:06}-{taken}"
+        return lambda date, n: (
+            f"{self.staging}/{layout.directory_of(split.topic, split.partition, date)}/{name}-{n}.parquet"
+        )
 
-    def _read(self, split: Split, lost: list[Loss]) -> Iterator[pa.RecordBatch]:
+    def read(self, split: Split, lost: list[Loss]) -> Iterator[pa.RecordBatch]:
+        """The records of a split; what is damaged is added to `lost`, or raised."""
         projection = Projection.of(self.columns)
         url, name = split.tasks[0].url, TopicPartition(split.topic, split.partition)
         check_still(url, name, self.ids.get(url))  # at once, and when all was read
@@ -145,25 +166,22 @@ class ExportWork:
         name = f"{file.first_offset:020}-{file.last_offset:020}{suffix}.parquet"
         directory = f"topic={split.topic}/partition={split.partition}/date={file.date}"
         return {
-            "staged": file.path,
+            **file.report(),
             "path": f"{directory}/{name}" if self.layout is None else file.path,
-            "records": file.records,
-            "bytes": file.size,
-            "date": None if file.date == NO_DATE else file.date,
-            "first_offset": file.first_offset,
-            "last_offset": file.last_offset,
-            "min_timestamp_us": file.min_timestamp_us,
-            "max_timestamp_us": file.max_timestamp_us,
-            "null_timestamps": file.null_timestamps,
         }
 
 
-def columns_of(columns: tuple[str, ...], decoder: ValueDecoder) -> pa.Schema:
-    """The columns of a file: those read, the value in its place under its own type."""
+def _named(decoder: Decoder, decoded: Decoded) -> dict[str, pa.Array]:
+    return dict(zip((each.name for each in decoder.fields), decoded.columns, strict=True))
+
+
+def columns_of(columns: tuple[str, ...], decoder: Decoder, keys: Decoder | None = None) -> pa.Schema:
+    """The columns of a file: those read, the value and the key in their places under their own types."""
+    decoders = {"value": decoder} | ({} if keys is None else {"key": keys})
     fields: list[pa.Field] = []
     for column in Projection.of(columns).schema:
         column = column.with_nullable(column.name not in _ALWAYS)
-        fields += decoder.fields if column.name == "value" else [column]
+        fields += decoders[column.name].fields if column.name in decoders else [column]
     return pa.schema(fields)
 
 
@@ -172,7 +190,7 @@ def table_date(date: str) -> str | None:
     return date if len(date) == 10 and date[:4].isdigit() and date[:4] != "0000" else None
 
 
-def _arranged(
+def arranged(
     batch: pa.RecordBatch, values: dict[str, pa.Array], split: Split, schema: pa.Schema
 ) -> pa.RecordBatch:
     """The columns of a schema: the decoded values, what was read, and where it was read."""
@@ -187,7 +205,7 @@ def _arranged(
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _attempt() -> str:
+def attempt() -> str:
     """A name that no other attempt at this task has."""
     from pyspark import TaskContext
 

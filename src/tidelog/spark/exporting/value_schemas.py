@@ -1,4 +1,6 @@
-"""The schema of a topic's JSON values: the one given, the one kept in the target, or one inferred."""
+"""The schema of a topic's values. JSON: the one given, the one kept in the target, or one inferred. Typed
+values: that of their schemas, joined with the one kept.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +14,29 @@ from tidelog.errors import InvalidInputError
 from tidelog.records.schema import Projection
 from tidelog.scanning.ranges import OffsetRange
 from tidelog.scanning.splits import Split, plan_splits
-from tidelog.scanning.tasks import run_task
+from tidelog.scanning.tasks import ScanTask, run_task
+from tidelog.scanning.typed import decoder_of
 from tidelog.spark.exporting.directory import ExportTarget, StagedFile
-from tidelog.spark.exporting.json_reading import Misfit
-from tidelog.spark.exporting.json_types import check_struct, join
 from tidelog.spark.exporting.parquet import ParquetSettings
-from tidelog.spark.exporting.schema_evolution import from_text, rewrite_files, survey, to_text, types_changed
-from tidelog.spark.exporting.values import ValueDecoder, ValueFormat, infer_struct
+from tidelog.spark.exporting.schema_evolution import (
+    column_of,
+    from_text,
+    kept_name,
+    rewrite_files,
+    survey,
+    to_text,
+    types_changed,
+)
 from tidelog.spark.source.schemas import arrow_schema
+from tidelog.values.decoding import Decoder, ValueDecoder, ValueFormat, infer_struct
+from tidelog.values.json_reading import Misfit
+from tidelog.values.json_types import check_struct, join
+from tidelog.values.spec import Values
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Evolution", "choose_decoders", "files_to_rewrite", "struct_of"]
+__all__ = ["Evolution", "choose_decoders", "choose_typed", "files_to_rewrite", "struct_of"]
 
 _SAMPLE_RECORDS = 10_000
 
@@ -36,8 +48,8 @@ class SchemaKeeper(Protocol):
     def url(self) -> str:
         """How messages call it."""
 
-    def schemas(self, topics: Iterable[str]) -> dict[str, str]:
-        """The schemas that are kept, as text, by topic."""
+    def schemas(self, names: Iterable[str]) -> dict[str, str]:
+        """The schemas that are kept, as text, by topic (`kept_name`)."""
 
     def keep_schemas(self, schemas: dict[str, str], changed: Iterable[str]) -> None:
         """Keep schemas; those of some topics have `changed` types."""
@@ -59,7 +71,7 @@ def choose_decoders(
     schema: Any,
     committed_only: bool,
     evolution: Evolution | None = None,
-) -> dict[str, ValueDecoder]:
+) -> dict[str, Decoder]:
     """A decoder for each topic; schemas are kept in the target, so that later runs have the same."""
     topics = sorted({wanted.partition.topic_partition.topic for wanted in ranges})
     if kind is not ValueFormat.JSON:
@@ -73,11 +85,53 @@ def choose_decoders(
     }
     if evolution is not None:
         structs = survey(evolution.spark, evolution.splits, structs, evolution.fail_on_data_loss)
+    _keep(held, kept, structs)
+    return {topic: ValueDecoder(kind, struct) for topic, struct in structs.items()}
+
+
+def choose_typed(
+    held: SchemaKeeper, ranges: list[OffsetRange], spec: Values, committed_only: bool, column: str = "value"
+) -> dict[str, Decoder]:
+    """A decoder for each topic by the schemas of its values, or keys. Columns get the fields and wider types
+    that have come since the last run.
+    """
+    tasks: dict[str, list[ScanTask]] = {}
+    for split in plan_splits(ranges, committed_only=committed_only, with_control=False):
+        tasks.setdefault(split.topic, []).extend(split.tasks)
+    found: dict[str, Decoder] = {
+        topic: decoder_of(spec, column, mine, portable=True) for topic, mine in sorted(tasks.items())
+    }
+    names = {topic: kept_name(topic, column) for topic in found}
+    kept = held.schemas(names.values())
+    structs = {
+        names[topic]: _with_kept(held, names[topic], kept, one.struct)
+        for topic, one in found.items()
+        if one.struct is not None
+    }
+    _keep(held, kept, structs)
+    return {
+        topic: one.with_struct(structs[names[topic]]) if names[topic] in structs else one
+        for topic, one in found.items()
+    }
+
+
+def _with_kept(held: SchemaKeeper, name: str, kept: dict[str, str], struct: pa.DataType) -> pa.DataType:
+    try:
+        return join(from_text(kept[name]), struct) if name in kept else struct
+    except Misfit as error:
+        raise InvalidInputError(
+            f"{held.url} has {column_of(name)}s of {name.partition('/')[0]} under another schema ({error}): "
+            "export to another directory"
+        ) from None
+
+
+def _keep(held: SchemaKeeper, kept: dict[str, str], structs: dict[str, pa.DataType]) -> None:
+    """Keep schemas in the target, if they are new."""
     texts = {topic: to_text(struct) for topic, struct in structs.items()}
     if any(kept.get(topic) != text for topic, text in texts.items()):
-        changed = [one for one in topics if one in kept and types_changed(from_text(kept[one]), structs[one])]
-        held.keep_schemas(texts, changed)
-    return {topic: ValueDecoder(kind, struct) for topic, struct in structs.items()}
+        held.keep_schemas(
+            texts, [one for one in texts if one in kept and types_changed(from_text(kept[one]), structs[one])]
+        )
 
 
 def _first(

@@ -11,26 +11,17 @@ the rest. What is written is the same.
 
 from __future__ import annotations
 
-import shutil
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidelog.errors import InvalidInputError
-from tidelog.manager.publishing.committing import sweep_staging
-from tidelog.manager.publishing.waiting import await_free, open_waiting
-from tidelog.spark.ingesting.ledger import Ledger, SourceFile, is_ledger
-from tidelog.spark.ingesting.parquet import LOADED_SCHEMA, LoadPlan, LoadWork, local_file, plan_load
-from tidelog.spark.ingesting.records import RECORD_COLUMNS, Columns, FileSource, records_of
-from tidelog.spark.runtime.jobs import pack, run_job, share_bytes
-from tidelog.spark.sink.options import SinkOptions
-from tidelog.spark.sink.writing import Writing, begin_staging
-from tidelog.storage import LOCAL
-from tidelog.storage.lock import LOCK_FILE
-from tidelog.storage.processes import owner
-from tidelog.storage.write_journal import WriteJournal, read_journal
+from tidelog.spark.ingesting.batches import BatchWriter
+from tidelog.spark.ingesting.ledger import SourceFile
+from tidelog.spark.ingesting.parquet import LoadPlan, LoadWork, local_file, plan_load
+from tidelog.spark.ingesting.records import RECORD_COLUMNS, Columns, FileSource
+from tidelog.spark.runtime.jobs import pack, share_bytes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -61,16 +52,15 @@ class FileIngest:
         progress: Path,
     ) -> None:
         """`sink` has the options of the sink; `progress` is the ledger's directory, held by the caller."""
-        there = {entry.name for entry in LOCAL.list(progress)} if LOCAL.exists(progress) else set()
-        if there - {LOCK_FILE} and not is_ledger(progress):
-            raise InvalidInputError(f"{progress} is that of a stream: take another name")
         self._spark = spark
         self._source = source
         self._path = source.path or ""
         self._columns = columns
-        self._sink = sink
-        self._options = SinkOptions.parse(sink)
-        self._ledger = Ledger(progress)
+        self._batches = BatchWriter(spark, columns, sink, progress)
+        self._options = self._batches.options
+        self._ledger = self._batches.ledger
+        if self._ledger.position is not None:
+            raise InvalidInputError(f"{progress} is that of an ingest from a table: take another name")
 
     def run(self, files_at_a_time: int) -> None:
         """Take what is there and was not taken."""
@@ -79,7 +69,7 @@ class FileIngest:
         ledger = self._ledger
         if not there and not ledger.batches:
             _ = self._frame  # Spark says what is wrong with a source without files, or nothing
-        journal = self._settled()
+        journal = self._batches.settled()
         for number, files in enumerate(ledger.batches):
             if not journal.has(ledger.query, number):
                 self._check_there(number, (one.path for one in files if one not in known))
@@ -97,21 +87,6 @@ class FileIngest:
             "_metadata.file_path", "_metadata.file_size", "unix_millis(_metadata.file_modification_time)"
         )
         return [SourceFile(str(path), int(size), int(mtime)) for path, size, mtime in facts.collect()]
-
-    def _settled(self) -> WriteJournal:
-        """The root's journal, when nothing is pending in it."""
-        options = self._options
-        await_free(options.roots, wait_ms=options.lock_timeout_ms, recover=options.recover)
-        root = options.roots[0]
-        if not LOCAL.exists(root):
-            return WriteJournal()
-        journal = read_journal(LOCAL, root)
-        if journal.pending is None:
-            return journal
-        open_waiting(
-            options.roots, wait_ms=options.lock_timeout_ms, config=options.broker, recover=options.recover
-        ).close()
-        return read_journal(LOCAL, root)
 
     def _check_there(self, number: int, missing: Iterable[str]) -> None:
         """Refuse a batch whose files are not what they were: which rows it has must not change."""
@@ -136,12 +111,6 @@ class FileIngest:
             self._write(number, files)
         else:
             self._load(number, plan)
-        options, left = self._options, f"{self._staging_name}-"  # of runs that were killed
-        sweep_staging(options.staging, prefix=left, root=options.roots[0])
-
-    @property
-    def _staging_name(self) -> str:
-        return self._ledger.query.replace(" ", "-")
 
     def _plan(self, files: Sequence[SourceFile]) -> LoadPlan | None:
         source = self._source
@@ -156,26 +125,17 @@ class FileIngest:
         return plan
 
     def _load(self, number: int, plan: LoadPlan) -> None:
-        """Have tasks read the files by themselves, and publish here."""
-        writing = Writing(self._options)
-        directory = f"{self._options.staging}/{self._staging_name}-{number}-{uuid.uuid4().hex}"
+        """Have tasks read the files by themselves."""
         splits = pack(plan.groups, share_bytes(self._spark, plan.size))
-        begin_staging(directory, owner())
-        try:
-            work = LoadWork(writing, directory, plan.columns)
-            staged = run_job(self._spark, work, splits, LOADED_SCHEMA)
-            staged.sort(key=lambda row: int(row["task"]))
-            writing.publish([row["manifest"] for row in staged], directory, self._ledger.query, number)
-        finally:
-            shutil.rmtree(directory, ignore_errors=True)
+        self._batches.load(
+            number, splits, lambda writing, directory: LoadWork(writing, directory, plan.columns)
+        )
 
     def _write(self, number: int, files: Sequence[SourceFile]) -> None:
         """Have Spark read the files, and the sink write them."""
         listed = self._listed
         self._check_there(number, (one.path for one in files if _plain(one.path) not in listed))
-        mine = self._in_order(files)
-        writer = records_of(mine, self._columns).write.format("tidelog").mode("append").options(**self._sink)
-        writer.option("writeId", self._ledger.query).option("writeBatch", number).save()
+        self._batches.write(number, self._in_order(files))
 
     def _in_order(self, files: Sequence[SourceFile]) -> DataFrame:
         """The rows of files, in the order of the files."""

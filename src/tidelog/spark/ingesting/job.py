@@ -1,6 +1,7 @@
 """`ingest`: anything that Spark reads -> topics, resumable and exactly once.
 
     files       Parquet, JSON, CSV, ORC, text, ...: in batches, by a ledger beside the root (`files`)
+    tables      Delta, Iceberg: what each version has added, by the same ledger (`from_tables`)
     streams     Kafka through Spark's own connector, and what else `readStream` knows: up to where the source
                 ends now; Spark's checkpoint beside the root remembers what was taken
     DataFrames  one batch, under a name of its own: written again under the same name it adds nothing
@@ -24,6 +25,8 @@ from tidelog.errors import InvalidInputError
 from tidelog.scanning.partitions import list_partitions
 from tidelog.scanning.stability import log_end_offset
 from tidelog.spark.ingesting.files import FileIngest, is_file_source
+from tidelog.spark.ingesting.from_tables import TableIngest, is_table_source, table_frame
+from tidelog.spark.ingesting.from_tables import on_change as parse_on_change
 from tidelog.spark.ingesting.ledger import hold, is_ledger
 from tidelog.spark.ingesting.records import Columns, FileSource, records_of
 from tidelog.spark.runtime.jobs import ours, report_frame
@@ -65,17 +68,24 @@ def ingest(
     name: str | None = None,
     options: Mapping[str, Any] | None = None,
     files_at_a_time: int = _FILES_AT_A_TIME,
+    on_change: str = "fail",
 ) -> DataFrame:
     """Write what a source has into topics; a row for each partition that was written to.
 
     `name` says whose progress it is: a source is taken once under one name (default: from the source and the
     topic; for a DataFrame none, which is rewritten each time). `options` are the sink's (`partitions`,
     Kafka's config keys, ...). `files_at_a_time` bounds what one commit publishes.
+
+    Of a table (`delta`, `iceberg`; options as in `export`) a run takes what was added since the last one.
+    `on_change` says what to do about a version that has removed or rewritten rows: `fail`, `skip` it, or
+    `take` the rows of its new files.
     """
+    wanted = parse_on_change(on_change)
     sink = {"path": str(root), **{key: str(value) for key, value in (options or {}).items()}}
     if topic is not None:
         sink["topic"] = topic
     parsed = SinkOptions.parse(sink)
+    sink["path"] = json.dumps(parsed.roots)  # whole: Spark's processes may be in other directories
     before = _ends(parsed)
     chosen = columns or Columns()
     try:
@@ -85,7 +95,10 @@ def ingest(
             else:
                 files = source if isinstance(source, FileSource) else FileSource(*source)
                 progress = _progress(files, parsed, name)
-                if is_file_source(files):
+                if is_table_source(files):
+                    with hold(progress):
+                        TableIngest(spark, files, chosen, sink, progress, wanted).run(files_at_a_time)
+                elif is_file_source(files):
                     with hold(progress):
                         FileIngest(spark, files, chosen, sink, progress).run(files_at_a_time)
                 else:
@@ -122,9 +135,12 @@ def preview(
 
 def check_source(spark: SparkSession, source: FileSource, columns: Columns, *, has_topic: bool) -> DataFrame:
     """The records of a source, checked as a write would check them; nothing is written."""
-    reader = spark.read.format(source.format).options(**source.options)
     try:
-        records = records_of(reader.load(source.path), columns)
+        if is_table_source(source):
+            rows = table_frame(spark, source)
+        else:
+            rows = spark.read.format(source.format).options(**source.options).load(source.path)
+        records = records_of(rows, columns)
         schema = records.schema
     except Exception as error:
         raise _told(error) from error
@@ -176,7 +192,8 @@ def _ingest_stream(
 def _progress(source: FileSource, sink: SinkOptions, name: str | None) -> Path:
     """Where it is remembered what was taken: beside the first root, under the ingest's name."""
     if name is None:
-        where = json.dumps([source.format, source.path, sorted(source.options.items())])
+        options = {} if is_table_source(source) else source.options  # a table's are about how to reach it
+        where = json.dumps([source.format, source.path, sorted(options.items())])
         name = f"{sink.topic or 'topics'}-{hashlib.sha256(where.encode()).hexdigest()[:12]}"
     if "/" in name or name in ("", ".", ".."):
         raise InvalidInputError(f"{name!r} is no name for an ingest: it names a directory")

@@ -28,7 +28,7 @@ from tidelog.storage import LOCAL
 if TYPE_CHECKING:
     from tidelog.spark.sink.writing import Writing
 
-__all__ = ["LOADED_SCHEMA", "LoadPlan", "LoadWork", "RowGroup", "local_file", "plan_load"]
+__all__ = ["LOADED_SCHEMA", "LoadPlan", "LoadWork", "RowGroup", "local_file", "plain_columns", "plan_load"]
 
 LOADED_SCHEMA = pa.schema([pa.field("task", pa.int64()), pa.field("manifest", pa.string())])
 """What a task reports."""
@@ -164,9 +164,18 @@ def _has_partition_columns(source: str, path: str) -> bool:
 
 def _columns(file: pq.ParquetFile, columns: Mapping[str, str | None]) -> tuple[_Column, ...] | None:
     """A file's column for each column of a record; None if it takes more than reading them."""
-    schema = file.schema_arrow
+    if _OLD_CALENDAR in (file.metadata.metadata or {}):
+        return None
+    return plain_columns(file.schema_arrow, columns)
+
+
+def plain_columns(schema: pa.Schema, columns: Mapping[str, str | None]) -> tuple[_Column, ...] | None:
+    """The column of a schema for each column of a record; None if it takes more than reading them.
+
+    `columns` has for each column of a record the expression that was given for it, or None.
+    """
     folded = [name.lower() for name in schema.names]
-    if len(set(folded)) != len(folded) or _OLD_CALENDAR in (file.metadata.metadata or {}):
+    if len(set(folded)) != len(folded):
         return None
     found = []
     for column, expression in columns.items():

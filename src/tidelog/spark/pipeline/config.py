@@ -2,6 +2,7 @@
 
 root: data                     the root directory; paths are relative to the file
 spark: local[*]                Spark's master
+recover: true                  recover a root that was not closed in order; else a step that writes refuses it
 steps:                         in order; each has one key, its kind
   - ingest: {source: in, format: parquet, topic: orders, key: id, partitions: 4}
   - verify: {deep: true}
@@ -19,11 +20,13 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from tidelog.config import LogConfig
 from tidelog.errors import InvalidInputError
 from tidelog.manager.publishing.checks import check_topic
 from tidelog.manager.upkeep.moments import parse_moment
-from tidelog.spark.exporting.values import ValueFormat
 from tidelog.spark.sink.options import SinkOptions
+from tidelog.spark.source.options import SINK_NAMES
+from tidelog.values.decoding import ValueFormat
 
 __all__ = ["PipelineConfig", "Step", "read_config", "sink_options", "trim_bounds"]
 
@@ -52,6 +55,8 @@ class PipelineConfig:
     spark: str = "local[*]"
     state: Path = field(default=Path())
     """Where it is written down which steps are done."""
+    recover: bool = False
+    """Recover a root that was not closed in order, as a run that was killed may leave it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +131,7 @@ def _values(value: Any, base: Path) -> str:
     return str(value)
 
 
+_TOP = ("root", "spark", "steps", "state", "recover")
 _KINDS: dict[str, dict[str, _Field]] = {
     "ingest": {
         "source": _Field(_file, required=True),
@@ -165,22 +171,23 @@ def read_config(path: str | Path) -> PipelineConfig:
         raise InvalidInputError(f"{file} is no YAML: {error}") from None
     if not isinstance(content, dict):
         raise InvalidInputError(f"{file}: root and steps are wanted")
-    unknown = set(content) - {"root", "spark", "steps", "state"}
+    unknown = set(content) - set(_TOP)
     if unknown:
         first = sorted(map(str, unknown))[0]
-        raise InvalidInputError(f"{file}: there is no {first!r}; there are root, spark, steps, state")
+        raise InvalidInputError(f"{file}: there is no {first!r}; there are {', '.join(_TOP)}")
     base = file.parent
     root = Path(_read(file, "root", content.get("root"), _file, base))
     master = _read(file, "spark", content.get("spark", "local[*]"), _text, base)
     default = root.parent / ".tidelog-pipeline" / f"{file.stem}.json"
     state = Path(_read(file, "state", content.get("state", str(default)), _file, base))
+    recover = _read(file, "recover", content.get("recover", False), _flag, base)
     listed = content.get("steps")
     if not isinstance(listed, list) or not listed:
         raise InvalidInputError(f"{file}: steps: a list of steps is wanted")
     steps = tuple(_step(file, number, one, base) for number, one in enumerate(listed, 1))
     for step in steps:
         _check(file, step, root)
-    return PipelineConfig(file, root, steps, master, state)
+    return PipelineConfig(file, root, steps, master, state, recover)
 
 
 def _read(file: Path, where: str, value: Any, read: Callable[[Any, Path], Any], base: Path) -> Any:
@@ -225,6 +232,13 @@ def _check(file: Path, step: Step, root: Path) -> None:
         source = step.settings["source"]
         if "://" not in source and not any(sign in source for sign in "*?[{") and not Path(source).exists():
             raise InvalidInputError(f"{where}: source {source} does not exist")
+        known = {name.lower() for name in (*LogConfig.keys(), *SINK_NAMES)}
+        for name in step.settings.get("config", {}):
+            if name.lower() not in known:
+                raise InvalidInputError(f"{where}, config: there is no {name!r}")
+        name = step.settings.get("name", "ingest")
+        if "/" in name or name in (".", ".."):
+            raise InvalidInputError(f"{where}: {name!r} is no name for an ingest: it names a directory")
         try:
             SinkOptions.parse(sink_options(step, root))
         except InvalidInputError as error:

@@ -141,6 +141,8 @@ def _ingest(spark: SparkSession, step: Step, config: PipelineConfig) -> tuple[st
     options = sink_options(step, config.root)
     topic = options.pop("topic", None)
     del options["path"]
+    if config.recover:
+        options["recover"] = "true"
     rows = ingest(
         spark,
         FileSource(settings["format"], settings["source"], settings.get("options", {})),
@@ -171,7 +173,14 @@ def _compact(spark: SparkSession, step: Step, config: PipelineConfig) -> tuple[s
     now_ms = _now_ms()
 
     def run(chosen: list[str] | None, from_start: bool) -> list[dict[str, Any]]:
-        found = compact(spark, config.root, topics=chosen, now_ms=now_ms, from_start=from_start)
+        found = compact(
+            spark,
+            config.root,
+            topics=chosen,
+            now_ms=now_ms,
+            from_start=from_start,
+            recover=config.recover,
+        )
         rows: list[dict[str, Any]] = found.toArrow().to_pylist()
         return rows
 
@@ -183,7 +192,8 @@ def _compact(spark: SparkSession, step: Step, config: PipelineConfig) -> tuple[s
 
 
 def _retention(spark: SparkSession, step: Step, config: PipelineConfig) -> tuple[str, bool]:
-    rows = retention(spark, config.root, topics=step.settings.get("topics")).toArrow()
+    topics = step.settings.get("topics")
+    rows = retention(spark, config.root, topics=topics, recover=config.recover).toArrow()
     freed = sum(rows.column("bytes").to_pylist())
     return f"{rows.num_rows} segments are deleted, {freed} bytes", rows.num_rows > 0
 
@@ -196,6 +206,7 @@ def _trim(spark: SparkSession, step: Step, config: PipelineConfig) -> tuple[str,
         topics=step.settings.get("topics"),
         before_offset=bounds.get("before_offset"),
         before_ms=bounds.get("before_ms"),
+        recover=config.recover,
     ).toArrow()
     freed = sum(rows.column("bytes").to_pylist())
     return f"{rows.num_rows} log starts moved, {freed} bytes deleted", rows.num_rows > 0

@@ -28,6 +28,7 @@ from tidelog.manager.brokerconfig import BrokerConfig
 from tidelog.manager.publishing.checks import check_topic
 from tidelog.scanning.volumes import local_path
 from tidelog.spark.source.options import SINK_NAMES, OptionReader, bad_option, refuse_slips
+from tidelog.spark.source.unsupported import NOT_FOR_WRITES, refuse_unsupported
 from tidelog.types import Codec
 
 __all__ = ["SinkOptions"]
@@ -59,6 +60,7 @@ class SinkOptions:
         keys = LogConfig.keys()
         config = {key: value for key, value in values.items() if key in keys}
         refuse_slips(values, (*SINK_NAMES, *keys))
+        refuse_unsupported(values, NOT_FOR_WRITES)
         given = OptionReader(values)
         roots = tuple(_root(path) for path in given.paths())
         staging = given.text("staging")

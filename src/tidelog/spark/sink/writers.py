@@ -13,7 +13,6 @@ A streaming batch is known by its query's id and its number, a batch write by th
 from __future__ import annotations
 
 import re
-import shutil
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -31,7 +30,7 @@ from tidelog.errors import InvalidInputError
 from tidelog.manager.publishing.committing import sweep_staging
 from tidelog.spark.runtime.shipping import Shipped
 from tidelog.spark.sink.options import SinkOptions
-from tidelog.spark.sink.writing import Writing, begin_staging
+from tidelog.spark.sink.writing import Writing, begin_staging, discard_staging
 from tidelog.storage.processes import owner
 
 if TYPE_CHECKING:
@@ -115,7 +114,7 @@ class BatchSink(_Sink, DataSourceArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Remove what the tasks have staged."""
-        shutil.rmtree(self._directory, ignore_errors=True)
+        discard_staging(self._directory)
 
 
 class StreamSink(_Sink, DataSourceStreamArrowWriter):
@@ -149,4 +148,4 @@ class StreamSink(_Sink, DataSourceStreamArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Remove what the tasks of a batch have staged."""
         for directory in {one.directory for one in messages if isinstance(one, StagedTask)}:
-            shutil.rmtree(directory, ignore_errors=True)
+            discard_staging(directory)

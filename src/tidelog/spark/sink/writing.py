@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
@@ -27,7 +28,7 @@ from tidelog.storage import LOCAL
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Writing", "begin_staging"]
+__all__ = ["Writing", "begin_staging", "discard_staging"]
 
 
 def begin_staging(directory: str, owner: str = "") -> None:
@@ -36,6 +37,14 @@ def begin_staging(directory: str, owner: str = "") -> None:
     `owner` is the driver's process: without it nothing will be published.
     """
     mark.begin_staging(LOCAL, directory, owner)
+
+
+def discard_staging(directory: str) -> None:
+    """Remove the directory of a write that is over. What cannot be removed, as an attempt that nobody waits
+    for continues staging, is left to the next sweep.
+    """
+    with suppress(OSError):
+        mark.discard_staging(LOCAL, directory)
 
 
 class Writing:

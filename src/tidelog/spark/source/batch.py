@@ -182,7 +182,7 @@ def _read(part: SplitPartition, options: SourceOptions, wanted: Wanted) -> Itera
             policy.lost(f"{recreated(name, known, found)}: what was planned of the old one cannot be read")
             continue
         for batch in _records(split, policy, wanted):
-            shaped = wanted.shape(batch)
+            shaped = wanted.shape(batch, split.topic)
             for start in range(0, shaped.num_rows, MAX_ROWS):
                 yield shaped.slice(start, MAX_ROWS)
         check_still(url, name, known)

@@ -16,7 +16,7 @@ from tidelog.spark.runtime.shipping import Shipped
 from tidelog.spark.source.batch import BatchReader
 from tidelog.spark.source.offsets import select_partitions
 from tidelog.spark.source.options import SourceOptions, bad_option
-from tidelog.spark.source.schemas import Wanted, source_schema
+from tidelog.spark.source.schemas import Wanted, source_schema, typed_source
 
 if TYPE_CHECKING:
     from tidelog.spark.sink.writers import BatchSink, StreamSink
@@ -44,7 +44,7 @@ class TidelogSource(Shipped, DataSource):
             from tidelog.spark.source.loss_table import LOSS_COLUMNS
 
             return LOSS_COLUMNS
-        return source_schema(self._options)
+        return source_schema(self._options, typed_source(self._options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch read of the columns in `schema`."""
@@ -52,7 +52,7 @@ class TidelogSource(Shipped, DataSource):
             from tidelog.spark.source.loss_table import LossReader
 
             return LossReader(self._options, schema)
-        return BatchReader(self._options, Wanted.of(schema))
+        return BatchReader(self._options, Wanted.of(schema, typed_source(self._options)))
 
     def streamReader(self, schema: StructType) -> StreamReader:
         """A stream of the columns in `schema`."""
@@ -62,7 +62,7 @@ class TidelogSource(Shipped, DataSource):
             raise bad_option("corrupt", "a stream does not stop: choose fail or skip")
         from tidelog.spark.source.streaming import StreamReader
 
-        return StreamReader(self._options, Wanted.of(schema))
+        return StreamReader(self._options, Wanted.of(schema, typed_source(self._options)))
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchSink:
         """A batch write of rows with these columns."""

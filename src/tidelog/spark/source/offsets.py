@@ -158,7 +158,21 @@ def range_of(partition: Partition, start: int, end: int, ends: LogEnds, policy: 
     for base in partition.missing_logs:
         if start <= base < end:
             policy.lost(f"the segment at offset {base} of {partition.url} has lost its log file")
+    _check_replaced(partition, start, end, ends, policy)
     return OffsetRange(partition, start, end)
+
+
+def _check_replaced(partition: Partition, start: int, end: int, ends: LogEnds, policy: LossPolicy) -> None:
+    """Segments that a crash left without a name, while others took their place, are not seen: in the middle
+    of a log that looks like a gap that compaction leaves, and at its beginning like a later log start.
+    """
+    for base in partition.unfinished:
+        after = (one.base_offset for one in partition.segments if one.base_offset > base)
+        if base < end and start <= next(after, ends.log_end):
+            policy.lost(
+                f"replacing the segment at offset {base} of {partition.url} was cut short, and what it holds "
+                "is not seen: tidelog recover finishes it"
+            )
 
 
 def check_names(bound: Bound, option: str, partitions: list[Partition]) -> None:

@@ -8,7 +8,8 @@
     failOnDataLoss, includeHeaders, kafka.isolation.level
     minPartitions, maxRecordsPerPartition, maxOffsetsPerTrigger, minOffsetsPerTrigger, maxTriggerDelay
     ours: maxBytesPerPartition, upTo (logEnd | highWatermark), includeBatchFacts, includeControlRecords,
-    corrupt (fail | stop | skip), table (records | losses)
+    corrupt (fail | stop | skip), table (records | losses),
+    and those of `value_options`
 
 Names are case-insensitive. Options that only a connection to a broker gives a meaning are skipped, as are
 keys that a catalog adds to its tables; a name that is nearly one of ours is taken for a slip and refused.
@@ -25,8 +26,12 @@ from typing import Any, TypeVar
 
 from tidelog.errors import InvalidInputError
 from tidelog.scanning.losses import Corrupt
+from tidelog.spark.source import value_options
 from tidelog.spark.source.java_patterns import java_pattern
+from tidelog.spark.source.unsupported import NOT_FOR_READS, refuse_unsupported
+from tidelog.spark.source.value_options import values_of
 from tidelog.types import TopicPartition
+from tidelog.values.spec import Values
 
 __all__ = [
     "EARLIEST",
@@ -78,6 +83,7 @@ _NAMES = (
     "upTo",
     "corrupt",
     "table",
+    *value_options.NAMES,
 )
 _WITHOUT_MEANING = (
     "groupIdPrefix",
@@ -206,6 +212,9 @@ class SourceOptions:
     """What reading does at damage; SKIP too where `failOnDataLoss` is false."""
     table: str = "records"
     """What the rows are: records, or what is lost of them."""
+    values: Values | None = None
+    """How values are decoded; None: they are bytes."""
+    keys: Values | None = None
     given: frozenset[str] = field(default_factory=frozenset)
     """Names of the options that were given, as documented."""
 
@@ -214,6 +223,7 @@ class SourceOptions:
         """Read the options; `InvalidInputError` names the one at fault."""
         values = {key.lower(): value for key, value in options.items()}
         refuse_slips(values)
+        refuse_unsupported(values, NOT_FOR_READS)
         given = OptionReader(values)
         starting, starting_option = given.bound("starting")
         ending, ending_option = given.bound("ending")
@@ -250,6 +260,8 @@ class SourceOptions:
             committed_only=isolation == "read_committed",
             corrupt=_corrupt(given, fail_on_data_loss),
             table=given.choice("table", ("records", "losses"), "records"),
+            values=values_of(values, "value"),
+            keys=values_of(values, "key"),
             up_to_high_watermark=given.choice("upTo", ("logEnd", "highWatermark"), "logEnd") != "logEnd",
             given=frozenset(_SPELLING[key] for key in values if key in _SPELLING),
         )
@@ -360,7 +372,9 @@ def refuse_slips(values: Mapping[str, str], names: Iterable[str] = _NAMES) -> No
     spelling = {name.lower(): name for name in names}
     known = {*_SPELLING, *spelling, *(name.lower() for name in (*_WITHOUT_MEANING, *SINK_NAMES))}
     for key in values:
-        if key in known or key.startswith("option."):  # a catalog's copy of an option
+        if key in known or key.startswith(
+            ("option.", value_options.REGISTRY)
+        ):  # a catalog's copy of an option
             continue
         if key.startswith("kafka.") and not key.startswith("kafka.isol"):
             continue

@@ -141,11 +141,12 @@ def retention(
     settings: Mapping[str, str] | None = None,
     now_ms: int | None = None,
     config: BrokerConfig | None = None,
+    recover: bool = False,
 ) -> DataFrame:
     """Delete old segments by the topics' configs, as `tidelog retention` does; see RETENTION_SCHEMA.
 
     `settings` (configs other than the topics') and `now_ms` are for a dry run. `config` is the broker's,
-    whose defaults topics have.
+    whose defaults topics have. A root that was not closed in order is refused unless `recover` is set.
     """
     if (settings or now_ms is not None) and not dry_run:
         raise InvalidInputError("settings and now_ms are for a dry run: what goes follows the topic's config")
@@ -155,7 +156,8 @@ def retention(
     defaults = None if config is None else config.topic_defaults
     rows = _run(spark, RetentionWork(now, settings or {}, defaults), splits, RETENTION_SCHEMA)
     if not dry_run and rows:
-        with open_waiting(options.roots, wait_ms=options.lock_timeout_ms, config=config) as store:
+        wait_ms = options.lock_timeout_ms
+        with open_waiting(options.roots, wait_ms=wait_ms, config=config, recover=recover) as store:
             names = {(row["topic"], row["partition"]) for row in rows}
             rows = []
             for topic, number in sorted(names):
@@ -174,15 +176,20 @@ def trim(
     before_ms: int | None = None,
     dry_run: bool = False,
     config: BrokerConfig | None = None,
+    recover: bool = False,
 ) -> DataFrame:
-    """Delete the records below an offset, or up to the first one of a time or later; see TRIM_SCHEMA."""
+    """Delete the records below an offset, or up to the first one of a time or later; see TRIM_SCHEMA.
+
+    A root that was not closed in order is refused unless `recover` is set.
+    """
     if (before_offset is None) == (before_ms is None):
         raise InvalidInputError("say up to where: one of before_offset and before_ms")
     options = SinkOptions.parse({"path": str(root)})
     splits = _splits(options.roots[0], topics)
     rows = _run(spark, TrimWork(before_offset, before_ms), splits, TRIM_SCHEMA)
     if not dry_run and rows:
-        with open_waiting(options.roots, wait_ms=options.lock_timeout_ms, config=config) as store:
+        wait_ms = options.lock_timeout_ms
+        with open_waiting(options.roots, wait_ms=wait_ms, config=config, recover=recover) as store:
             rows = [
                 _trim_row(
                     trim_partition(

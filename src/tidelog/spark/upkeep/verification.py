@@ -11,8 +11,9 @@ Nothing is written, so retries and speculation are harmless.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +23,10 @@ from tidelog.errors import DataLossError, InvalidInputError
 from tidelog.manager.verification.findings import Finding, Kind
 from tidelog.manager.verification.partition import (
     PartitionFacts,
-    PartitionFiles,
     SegmentSummary,
     conclude_partition,
     list_partition,
+    verify_settled,
 )
 from tidelog.manager.verification.pieces import Piece, PieceFacts, plan_pieces, stitch, verify_piece
 from tidelog.manager.verification.root import partition_directories, verify_root_files
@@ -106,19 +107,21 @@ def find(
     """The findings of `verify`."""
     alone = is_partition(LOCAL, path)
     names, findings = ({}, []) if alone else partition_directories(LOCAL, path)
-    files = [list_partition(LOCAL, at) for at in ([path] if alone else [f"{path}/{name}" for name in names])]
-    places = [place for one in files for place in one.segments]
-    summaries = iter(_check(spark, places, deep, piece_bytes, report))
-    partitions = [_conclude(one, summaries) for one in files]
-    for facts in partitions:
-        findings += facts.findings
+    paths = [path] if alone else [f"{path}/{name}" for name in names]
+
+    def verify_all(paths: Sequence[str]) -> list[PartitionFacts]:
+        files = [list_partition(LOCAL, at) for at in paths]
+        places = [place for one in files for place in one.segments]
+        summaries = iter(_check(spark, places, deep, piece_bytes, report))
+        return [conclude_partition(LOCAL, one, list(islice(summaries, len(one.segments)))) for one in files]
+
+    partitions = verify_settled(LOCAL, paths, verify_all)
+    for at in paths:
+        findings += partitions[at].findings
     if not alone:
-        findings += verify_root_files(LOCAL, path, dict(zip(names.values(), partitions, strict=True)))
+        facts = {named: partitions[f"{path}/{name}"] for name, named in names.items()}
+        findings += verify_root_files(LOCAL, path, facts)
     return findings
-
-
-def _conclude(files: PartitionFiles, summaries: Iterator[SegmentSummary]) -> PartitionFacts:
-    return conclude_partition(LOCAL, files, [next(summaries) for _ in files.segments])
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +132,7 @@ class VerifyWork:
 
     def __call__(self, number: int, pieces: Bin[Piece]) -> list[dict[str, Any]]:
         """Check pieces; a row each."""
-        try:
-            return [{"number": n} | self._check(piece) for n, piece in enumerate(pieces.items, pieces.first)]
-        except FileNotFoundError as error:
-            raise DataLossError(f"{error.filename} has gone since the check began; run it again") from error
+        return [{"number": n} | self._check(piece) for n, piece in enumerate(pieces.items, pieces.first)]
 
     def _check(self, piece: Piece) -> dict[str, Any]:
         if not piece.is_whole:

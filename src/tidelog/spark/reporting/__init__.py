@@ -1,0 +1,1 @@
+"""`tidelog report --spark`: the facts of a report, gathered in tasks."""

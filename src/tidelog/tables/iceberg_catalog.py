@@ -1,0 +1,80 @@
+"""Tables of Iceberg catalogs by name, and their columns with field ids."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from tidelog.errors import InvalidInputError
+from tidelog.tables.types import normal
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table as IcebergTable
+
+__all__ = ["catalog_of", "columns_with_ids", "load_iceberg", "load_table", "with_ids"]
+
+_FIELD_ID = "PARQUET:field_id"
+
+
+def load_iceberg(target: str, options: Mapping[str, str]) -> IcebergTable | None:
+    """The table `catalog.namespace.table`; None if there is none."""
+    return load_table(*catalog_of(target, options))
+
+
+def columns_with_ids(schema: Any) -> pa.Schema:
+    """The columns of an Iceberg schema, with their field ids."""
+    found = schema.as_arrow()
+    return pa.schema(
+        [with_ids(pa.field(one.name, normal(one.type)), schema.find_field(one.name)) for one in found]
+    )
+
+
+def catalog_of(target: str, options: Mapping[str, str]) -> tuple[Catalog, str]:
+    """The catalog of a table, and the table's name there."""
+    from pyiceberg.catalog import load_catalog
+
+    name, _, identifier = target.partition(".")
+    if not name or "." not in identifier.strip("."):
+        raise InvalidInputError(f"an Iceberg table is named catalog.namespace.table, not {target!r}")
+    try:
+        return load_catalog(name, **options), identifier
+    except ValueError as error:
+        raise InvalidInputError(
+            f"catalog {name}: {error}; configure it in .pyiceberg.yaml, or give its properties "
+            "(--table-option uri=...)"
+        ) from error
+
+
+def load_table(catalog: Catalog, identifier: str) -> IcebergTable | None:
+    """A table of a catalog; None if there is none."""
+    from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+
+    try:
+        return catalog.load_table(identifier)
+    except (NoSuchTableError, NoSuchNamespaceError):
+        return None
+
+
+def with_ids(arrow: pa.Field, iceberg: Any) -> pa.Field:
+    """A column of files with the ids of the table's column, nested ones too."""
+    return arrow.with_type(_type_with_ids(arrow.type, iceberg.field_type)).with_metadata(
+        {_FIELD_ID: str(iceberg.field_id)}
+    )
+
+
+def _type_with_ids(kind: pa.DataType, iceberg: Any) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        known = {one.name: one for one in iceberg.fields}
+        return pa.struct([with_ids(one, known[one.name]) for one in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(with_ids(kind.value_field.with_name("element"), iceberg.element_field))
+    if pa.types.is_map(kind):
+        key, item = (
+            with_ids(kind.key_field, iceberg.key_field),
+            with_ids(kind.item_field, iceberg.value_field),
+        )
+        return pa.map_(key, item)
+    return kind
