@@ -15,3 +15,25 @@ Coordinators decide; the server carries out what they decide.
 """
 
 from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Any
+
+
+def _import_kio() -> None:
+    """Import the part of kio that would import hypothesis, where that is installed, for kio's own tests.
+
+    That would take as long as all else at a broker's start, and a tenth of its memory.
+    """
+    modules: dict[str, Any] = sys.modules
+    if "hypothesis" in modules:
+        return
+    modules["hypothesis"] = None  # "not installed", for as long as this takes
+    try:
+        import_module("kio.static._phantom")
+    finally:
+        del modules["hypothesis"]
+
+
+_import_kio()

@@ -52,6 +52,8 @@ class Code(enum.IntEnum):
     INVALID_RECORD = 87
     UNKNOWN_TOPIC_ID = 100
     FETCH_SESSION_TOPIC_ID_ERROR = 106
+    MISMATCHED_ENDPOINT_TYPE = 114
+    UNSUPPORTED_ENDPOINT_TYPE = 115
 
 
 class RefusedError(Exception):

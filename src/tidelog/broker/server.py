@@ -28,6 +28,7 @@ from tidelog.broker.handlers.produce import ConnectionLostError
 from tidelog.broker.handlers.registry import HANDLERS
 from tidelog.broker.handlers.versions import unsupported_api_versions
 from tidelog.broker.limits import Budget, Connections
+from tidelog.broker.mapped_pages import MappedPages
 from tidelog.broker.metrics import Metrics, render
 from tidelog.broker.settings import Endpoint
 from tidelog.broker.wire.encoding import Pieces
@@ -75,6 +76,7 @@ class Server:
         self._executor = executor
         self._authenticator = authenticator
         self.metrics = Metrics()
+        self._pages = MappedPages()
         broker.served = frozenset(
             {api_named(name).key for name in HANDLERS} | (API_KEYS if executor else set())
         )
@@ -232,6 +234,7 @@ class Server:
             return None
         pieces = encode_response(header.api_key, header.api_version, header.correlation_id, answer)
         self.metrics.sent_bytes += sum(map(len, pieces))
+        self._pages.sending(pieces)
         return pieces
 
     # Clients that are not known yet

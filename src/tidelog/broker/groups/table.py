@@ -26,10 +26,10 @@ from tidelog.broker.groups.classic_group import ClassicGroup
 from tidelog.broker.groups.config import GroupConfig
 from tidelog.broker.groups.consumer_group import ConsumerGroup
 from tidelog.broker.groups.offsets import Offsets
-from tidelog.broker.partitioning import partition_for
 from tidelog.broker.refusals import Refused, append_error
 from tidelog.broker.timers import Timers
 from tidelog.errors import CorruptRecordError
+from tidelog.manager.coordinators.partitioning import partition_for
 from tidelog.protocol.coordinator_records import (
     CoordinatorRecord,
     decode_group_record,

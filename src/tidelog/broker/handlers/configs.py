@@ -12,8 +12,9 @@ from typing import Any
 from tidelog.broker.context import Broker, Client, Values
 from tidelog.broker.errors import Code, RefusedError, code_of
 from tidelog.config import ConfigKey, ConfigType, LogConfig
-from tidelog.errors import ConfigError, TidelogError
+from tidelog.errors import ConfigError, InvalidInputError, TidelogError
 from tidelog.manager.brokerconfig import BrokerConfig, broker_keys
+from tidelog.storage.names import validate_topic
 
 __all__ = [
     "alter_configs",
@@ -99,6 +100,7 @@ def _trimmed(request: Any, entry: Values) -> Values:
 def _describe(broker: Broker, resource: Any) -> list[Values]:
     match resource.resource_type:
         case 2:
+            _check_name(resource.resource_name)
             topic = broker.catalog.topic(resource.resource_name)
             if topic is None:
                 raise RefusedError(
@@ -113,6 +115,13 @@ def _describe(broker: Broker, resource: Any) -> list[Values]:
         case 8 | 16 | 32:
             return []
     raise RefusedError(Code.INVALID_REQUEST, f"there is no resource of type {resource.resource_type}")
+
+
+def _check_name(name: str) -> None:
+    try:
+        validate_topic(name)
+    except InvalidInputError as error:
+        raise RefusedError(Code.INVALID_TOPIC_EXCEPTION, str(error)) from None
 
 
 def _broker_entries(broker: Broker) -> list[Values]:

@@ -23,6 +23,7 @@ _NO_OPERATIONS = -(1 << 31)
 _NO_ID = uuid.UUID(int=0)
 _TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
 """Read, write, create, delete, alter, describe, and both of configs: nobody is kept from anything."""
+_CONTROLLERS = 2
 _CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
 
 
@@ -135,8 +136,9 @@ def describe_cluster(request: Any, broker: Broker, client: Client) -> Values:
     """The one broker there is. It is its own controller, which has no address that clients could use."""
     endpoint_type = getattr(request, "endpoint_type", 1)
     if endpoint_type != 1:
+        is_known = endpoint_type == _CONTROLLERS
         return {
-            "error_code": 115,  # MISMATCHED_ENDPOINT_TYPE
+            "error_code": Code.MISMATCHED_ENDPOINT_TYPE if is_known else Code.UNSUPPORTED_ENDPOINT_TYPE,
             "error_message": "this is a broker, and was asked for controllers",
             "endpoint_type": endpoint_type,
         }
@@ -158,7 +160,7 @@ def describe_topic_partitions(request: Any, broker: Broker, client: Client) -> V
     names = sorted(set(named) if named else set(broker.catalog.names()))
     if cursor is not None:
         names = [name for name in names if name >= cursor.topic_name]
-    limit = min(max(request.response_partition_limit, 0), broker.settings.max_request_partition_size_limit)
+    limit = max(1, min(request.response_partition_limit, broker.settings.max_request_partition_size_limit))
     topics: list[Values] = []
     left = limit
     for name in names:

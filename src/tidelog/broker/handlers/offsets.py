@@ -9,17 +9,22 @@ from tidelog.broker.catalog import HeldLog, ServedLog, epoch_at
 from tidelog.broker.context import Broker, Client, Values
 from tidelog.broker.errors import Code, RefusedError, code_of
 from tidelog.broker.handlers.fetch import check_epoch
+from tidelog.broker.handlers.metadata import is_internal
 from tidelog.errors import TidelogError
 from tidelog.log.read.lookups import OffsetTarget
 
 __all__ = ["delete_records", "list_offsets", "offset_for_leader_epoch"]
 
 _FIRST_VERSIONS = {
+    OffsetTarget.LATEST: 0,
+    OffsetTarget.EARLIEST: 0,
     OffsetTarget.MAX_TIMESTAMP: 7,
     OffsetTarget.EARLIEST_LOCAL: 8,
     OffsetTarget.LATEST_TIERED: 9,
     OffsetTarget.EARLIEST_PENDING_UPLOAD: 11,
 }
+"""Since which version a target can be asked for."""
+_NEVER = 1 << 15
 
 
 def list_offsets(request: Any, broker: Broker, client: Client) -> Values:
@@ -50,7 +55,7 @@ def _log(broker: Broker, name: str, number: int) -> ServedLog:
 
 def _find(request: Any, log: ServedLog, one: Any) -> Values:
     target = one.timestamp
-    if target < 0 and request.__version__ < _FIRST_VERSIONS.get(target, 0):
+    if target < 0 and request.__version__ < _FIRST_VERSIONS.get(target, _NEVER):
         raise RefusedError(Code.UNSUPPORTED_VERSION, f"timestamp {target} needs a later version")
     ends = log.ends
     committed = getattr(request, "isolation_level", 0) == 1
@@ -125,6 +130,10 @@ def _delete(broker: Broker, name: str, one: Any) -> Values:
         log = _log(broker, name, one.partition_index)
         if not isinstance(log, HeldLog):
             raise RefusedError(Code.TOPIC_AUTHORIZATION_FAILED, "this broker serves its roots read-only")
+        if is_internal(name):
+            raise RefusedError(
+                Code.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {name}"
+            )
         if not log.partition.log.config.delete and log.partition.log.config.compact:
             raise RefusedError(Code.POLICY_VIOLATION, f"{name} is compacted, and its records are not deleted")
         before = log.ends.high_watermark if one.offset == -1 else one.offset

@@ -11,7 +11,7 @@ from tidelog.broker.context import Broker, Client, Values
 from tidelog.broker.errors import Code, RefusedError, code_of
 from tidelog.broker.handlers.configs import described_config
 from tidelog.config import LogConfig
-from tidelog.errors import InvalidInputError, TidelogError
+from tidelog.errors import ConfigError, InvalidInputError, TidelogError
 from tidelog.storage.names import validate_topic
 
 __all__ = ["create_partitions", "create_topics", "delete_topics"]
@@ -26,7 +26,8 @@ async def create_topics(request: Any, broker: Broker, client: Client) -> Values:
     named = Counter(topic.name for topic in request.topics)
 
     def create() -> list[Values]:
-        return [_create(broker, topic, request.validate_only, named[topic.name]) for topic in request.topics]
+        once = {topic.name: topic for topic in request.topics}.values()
+        return [_create(broker, topic, request.validate_only, named[topic.name]) for topic in once]
 
     topics = await broker.in_thread(create)
     broker.refresh()
@@ -40,7 +41,9 @@ def _create(broker: Broker, asked: Any, validate_only: bool, times: int) -> Valu
         store = broker.catalog.store
         _check_name(broker, asked.name)
         count = _count(broker, asked)
-        config = {one.name: one.value for one in asked.configs if one.value is not None}
+        config = {one.name: one.value for one in asked.configs}
+        if None in config.values():
+            raise ConfigError("Null value not supported for topic configs")
         defaults = store.config.topic_defaults
         LogConfig.from_properties(config, defaults)
         topic_id = None
@@ -155,7 +158,8 @@ async def create_partitions(request: Any, broker: Broker, client: Client) -> Val
     named = Counter(topic.name for topic in request.topics)
 
     def grow() -> list[Values]:
-        return [_grow(broker, topic, request.validate_only, named[topic.name]) for topic in request.topics]
+        once = {topic.name: topic for topic in request.topics}.values()
+        return [_grow(broker, topic, request.validate_only, named[topic.name]) for topic in once]
 
     results = await broker.in_thread(grow)
     broker.refresh()

@@ -32,7 +32,6 @@ from tidelog.broker.effects import (
     WriteMarkers,
 )
 from tidelog.broker.messages import field, milliseconds, respond
-from tidelog.broker.partitioning import partition_for
 from tidelog.broker.refusals import Refused, append_error
 from tidelog.broker.timers import Timers
 from tidelog.broker.transactions import records
@@ -49,6 +48,7 @@ from tidelog.broker.transactions.transaction import (
     is_exhausted,
 )
 from tidelog.errors import CorruptRecordError
+from tidelog.manager.coordinators.partitioning import partition_for
 
 __all__ = ["TransactionConfig", "TransactionCoordinator"]
 

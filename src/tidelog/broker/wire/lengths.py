@@ -162,12 +162,14 @@ def _array(item: _Skip, size: int, flexible: bool, nullable: bool) -> _Skip:
 
     def skip(frame: bytes, at: int, cuts: list[_Cut]) -> int:
         n, at = length(frame, at)
-        if n == -1 and not nullable:
-            raise ValueError("an array is null")
-        if not -1 <= n * max(size, 1) <= len(frame) - at:  # an item has a byte at least
+        if n == -1:
+            if not nullable:
+                raise ValueError("an array is null")
+            return at
+        if not 0 <= n * max(size, 1) <= len(frame) - at:  # an item has a byte at least
             raise ValueError(f"an array of {n} items with {len(frame) - at} bytes left")
         if size:
-            return at + max(n, 0) * size
+            return at + n * size
         for _ in range(n):
             at = item(frame, at, cuts)
         return at
