@@ -7,6 +7,8 @@ Log               one partition on its own
 Record, Header    what is appended and read
 Codec             how batches are compressed
 TopicPartition    a name and a number
+plot              the charts of `tidelog report` as objects
+Values            how values are decoded: Avro, with schemas from a directory or a registry
 errors            everything that is raised on purpose
 """
 
@@ -17,7 +19,7 @@ from typing import TYPE_CHECKING
 from tidelog.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from tidelog import errors
+    from tidelog import errors, plot
     from tidelog.log.log import Log
     from tidelog.manager.coordinators.tables import groups, transactions
     from tidelog.manager.store.opener import open_store as open
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from tidelog.records.record import Header, Record
     from tidelog.scanning.reader import scan
     from tidelog.types import Codec, TopicPartition
+    from tidelog.values.spec import Values
 
 __version__ = "0.1.0"
 
@@ -39,10 +42,12 @@ __all__ = [
     "Store",
     "Topic",
     "TopicPartition",
+    "Values",
     "__version__",
     "errors",
     "groups",
     "open",
+    "plot",
     "scan",
     "transactions",
 ]
@@ -59,9 +64,11 @@ __getattr__, __dir__ = lazy_names(
         "Store": "tidelog.manager.store.store",
         "Topic": "tidelog.manager.store.topics",
         "TopicPartition": "tidelog.types",
+        "Values": "tidelog.values.spec",
         "errors": "tidelog.errors",
         "groups": "tidelog.manager.coordinators.tables",
         "open": "tidelog.manager.store.opener:open_store",
+        "plot": "tidelog.plot",
         "scan": "tidelog.scanning.reader",
         "transactions": "tidelog.manager.coordinators.tables",
     },

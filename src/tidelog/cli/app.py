@@ -18,10 +18,10 @@ import click
 from tidelog import __version__
 from tidelog.cli.declare import Command, Context, Exit, Option, make_parameters
 from tidelog.cli.errors import explain
+from tidelog.cli.names import COMMANDS, TASKS
 from tidelog.errors import TidelogError
 
 __all__ = [
-    "COMMANDS",
     "INTERRUPTED",
     "Adopt",
     "Debug",
@@ -34,43 +34,6 @@ __all__ = [
 ]
 
 _DEBUG = "tidelog.debug"
-
-COMMANDS = frozenset(
-    {
-        "append",
-        "cat",
-        "compact",
-        "completion",
-        "config",
-        "copy",
-        "describe",
-        "doctor",
-        "dump",
-        "export",
-        "find",
-        "fix",
-        "groups",
-        "ingest",
-        "ls",
-        "move",
-        "pipeline",
-        "profile",
-        "recover",
-        "reindex",
-        "retention",
-        "salvage",
-        "search",
-        "serve",
-        "tail",
-        "tidy",
-        "topics",
-        "transactions",
-        "trim",
-        "unstray",
-        "verify",
-    }
-)
-"""All commands; each is in the module of its name under `commands`."""
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C, as shells have it."""
@@ -103,6 +66,12 @@ class _Commands(click.Group):
         if cmd_name in COMMANDS and cmd_name not in self.commands:
             import_module(f"tidelog.cli.commands.{cmd_name}")
         return self.commands.get(cmd_name)
+
+    def format_commands(self, ctx: Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands by task, without importing them."""
+        for task, commands in TASKS.items():
+            with formatter.section(task):
+                formatter.write_dl(list(commands.items()))
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was asked for."""

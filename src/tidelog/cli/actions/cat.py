@@ -68,5 +68,11 @@ def show_last(selection: Selection, lines: RecordLines, out: Output, count: int,
 def _told(lines: RecordLines, out: Output) -> int:
     if not lines.undecodable:
         return 0
-    out.warn(f"tidelog: {lines.undecodable} records are not what --decode says: try another decoder")
+    if lines.typed:
+        what = " and ".join(f"{one.column}s" for one in lines.typed)
+        out.warn(
+            f"tidelog: {lines.undecodable} {what} did not decode and are shown as bytes; --json tells why"
+        )
+    else:
+        out.warn(f"tidelog: {lines.undecodable} records are not what --decode says: try another decoder")
     return FOUND_WRONG

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple
 
 from tidelog.cli.errors import UsageError
-from tidelog.cli.render.output import Column, Output
+from tidelog.cli.render.output import Cell, Column, Output
+from tidelog.cli.render.units import time_text
+from tidelog.manager.coordinators.groups import GroupRow
 from tidelog.manager.coordinators.tables import groups, transactions
+from tidelog.manager.coordinators.transactions import TransactionRow
 
 __all__ = ["show_groups", "show_transactions"]
 
@@ -45,11 +48,23 @@ def show_groups(paths: Sequence[str], group: str | None, output: Output) -> None
     rows = groups(list(paths), group)
     if group is not None and not rows:
         raise UsageError(f"no group {group} in __consumer_offsets under {', '.join(paths)}")
-    output.table(_GROUPS, map(astuple, rows))
+    output.table(_GROUPS, _cells(_GROUPS, rows, output))
 
 
 def show_transactions(paths: Sequence[str], output: Output, *, aborted: bool, producer: int | None) -> None:
     """A row for each transaction."""
     rows = transactions(list(paths), aborted=aborted)
     wanted = (row for row in rows if producer is None or row.producer_id == producer)
-    output.table(_TRANSACTIONS, map(astuple, wanted))
+    output.table(_TRANSACTIONS, _cells(_TRANSACTIONS, wanted, output))
+
+
+def _cells(
+    columns: Sequence[Column], rows: Iterable[GroupRow | TransactionRow], output: Output
+) -> Iterator[Sequence[Cell]]:
+    """The fields of rows; on a terminal times are dates."""
+    dates = {number for number, one in enumerate(columns) if one.name.endswith("_ms") and output.terminal}
+    for row in rows:
+        yield [
+            time_text(cell) if number in dates and cell is not None else cell
+            for number, cell in enumerate(astuple(row))
+        ]

@@ -9,7 +9,7 @@ from tidelog.cli.errors import UsageError
 from tidelog.storage import LOCAL
 from tidelog.storage.names import META_PROPERTIES_FILE, FileKind
 
-__all__ = ["check_root", "existing_directory", "log_bytes", "parse_settings"]
+__all__ = ["check_root", "check_target", "existing_directory", "log_bytes", "parse_settings"]
 
 
 def parse_settings(settings: Sequence[str], option: str = "--config") -> dict[str, str]:
@@ -34,6 +34,16 @@ def check_root(directory: str) -> None:
     """UsageError where a directory is no root: to open one makes it one."""
     if not LOCAL.exists(f"{directory}/{META_PROPERTIES_FILE}"):
         raise UsageError(f"{directory} is no root of a broker or store (it has no {META_PROPERTIES_FILE})")
+
+
+def check_target(path: Path | None, sources: Sequence[Path] = ()) -> None:
+    """UsageError where a new directory would lie in a root, which no broker starts on any more then, or in
+    one of the `sources`, which are only read.
+    """
+    given = {source.resolve() for source in sources}
+    for above in path.resolve().parents if path is not None else ():
+        if above in given or LOCAL.exists(f"{above}/{META_PROPERTIES_FILE}"):
+            raise UsageError(f"{path} lies in the root {above}, which no broker would start on then")
 
 
 def log_bytes(directory: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -97,6 +98,7 @@ def examine_paths(
                 now_ms=start_time(now),
                 only=only,
                 advance=progress.advance,
+                threads=os.cpu_count() or 1,
             )
             for one in verdicts:
                 (disks.append(one) if isinstance(one, RootVerdict) else partitions.append(one))

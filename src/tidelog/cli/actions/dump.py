@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tidelog.cli.decoding import Decoder
 from tidelog.cli.errors import UndecodableError, UsageError
 from tidelog.cli.render.decoded_lines import DecodedLines
 from tidelog.cli.render.lines import LineStyle, LogBytes, LogLines
 from tidelog.cli.render.output import Cell, Column, JsonOutput, Output, Progress
 from tidelog.cli.render.units import time_text
+from tidelog.decoding import Decoder
 from tidelog.errors import TidelogError, TornBatchError
 from tidelog.records import BatchTable
 from tidelog.storage import LOCAL, FileReader

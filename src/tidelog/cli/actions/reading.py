@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from tidelog.cli.errors import FOUND_WRONG, UsageError
-from tidelog.cli.options.filters import RecordFilter
 from tidelog.cli.render.output import Output
 from tidelog.cli.render.units import parse_time
 from tidelog.errors import CorruptRecordError, OffsetOutOfRangeError
 from tidelog.records.schema import Projection
 from tidelog.scanning.bounds import AtDamage, AtTime, OffsetBound, find_offset, resolve, visible
+from tidelog.scanning.filters import RecordFilter
 from tidelog.scanning.losses import Corrupt, Loss
 from tidelog.scanning.partitions import Partition, find_partitions, look_steadily
 from tidelog.scanning.ranges import OffsetRange, plan_range

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tidelog.cli.actions.directories import existing_directory
+from tidelog.cli.actions.directories import check_target, existing_directory
 from tidelog.cli.errors import FOUND_WRONG
 from tidelog.cli.render.output import Cell, Column, Output
 from tidelog.manager.upkeep.salvaging import Salvaged, salvage_partitions
@@ -32,6 +32,7 @@ def salvage_to(source: Path, target: Path, topics: Sequence[str] | None, output:
     Losses come as rows. Both ends that are called "to" are exclusive.
     """
     directory = existing_directory(source)
+    check_target(target, [source])
     partitions = find_partitions(directory, topics)
     done: list[Salvaged] = []
 

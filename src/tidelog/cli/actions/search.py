@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from tidelog.cli.actions.reading import DamageReport, Selection, read_tasks
 from tidelog.cli.errors import UsageError
-from tidelog.cli.options.filters import RecordFilter
 from tidelog.cli.render.output import Column, Output
+from tidelog.scanning.filters import RecordFilter
 from tidelog.scanning.losses import LOSS_SCHEMA, Corrupt, Loss
 from tidelog.scanning.tasks import ScanTask
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import ssl
@@ -39,6 +40,7 @@ def run_broker(
     debug: bool,
 ) -> None:
     """Serve until a signal."""
+    gc.disable()  # until clients can connect: what a start makes stays
     try:
         from tidelog.broker.authentication import parse_users
         from tidelog.broker.running import BrokerOptions, serve
@@ -124,3 +126,5 @@ def _tell(server: Server, roots: Sequence[str], out: Output, *, read_only: bool)
         how = "read-only " if read_only else ""
         out.say(f"broker {server.broker.catalog.node_id} serves {', '.join(roots)} {how}at {where}")
     out.flush()
+    gc.freeze()  # a collection would look at all that was imported, and clients would wait for it
+    gc.enable()

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tidelog.cli.actions.reading import Selection, read_tasks
-from tidelog.cli.options.filters import RecordFilter
 from tidelog.cli.render.output import Output
 from tidelog.errors import DataLossError, InvalidInputError
+from tidelog.scanning.filters import RecordFilter
 from tidelog.scanning.partitions import Partition, look_steadily
 from tidelog.scanning.ranges import OffsetRange
 from tidelog.scanning.roots import Root

@@ -42,8 +42,8 @@ def cat(
     from tidelog.cli.render.output import make_output
 
     out = make_output(json=json)
-    lines = form.lines(out)
     selection = wanted.select(spread.bounds(), corrupt)
+    lines = form.lines(out, selection)
     if last is not None:
         raise Exit(show_last(selection, lines, out, last, go_on=False))
     raise Exit(show_selection(selection, lines, out, limit))

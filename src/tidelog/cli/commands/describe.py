@@ -11,8 +11,8 @@ from tidelog.cli.declare import Argument, BadParameter, Exit, Option
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tidelog.cli.actions.describe import Picture
     from tidelog.cli.render.output import Cell, Output
+    from tidelog.scanning.pictures import Picture
 
 __all__ = ["describe"]
 
@@ -41,11 +41,11 @@ def describe(
     if quick and deep:
         raise BadParameter("choose --quick or --deep")
 
-    from tidelog.cli.actions.describe import look_at
     from tidelog.cli.actions.find import one_partition
     from tidelog.cli.errors import FOUND_WRONG
     from tidelog.cli.render.drawing import draw
     from tidelog.cli.render.output import make_output
+    from tidelog.scanning.pictures import look_at
 
     out = make_output(json=json)
     found = one_partition(partition)

@@ -108,9 +108,9 @@ def dump(
         how = "string"
 
     from tidelog.cli.actions.dump import DumpStyle, dump_files
-    from tidelog.cli.decoding import make_decoder
     from tidelog.cli.render.lines import LineStyle
     from tidelog.cli.render.output import make_output
+    from tidelog.decoding import make_decoder
 
     decoder = make_decoder(how, avro_schema=avro_schema, avro_key_schema=avro_key_schema) if how else None
     if how == "string" and not json and not skip_record_metadata:

@@ -6,15 +6,31 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tidelog.cli.app import INTERRUPTED, Debug, Json, app
 from tidelog.cli.declare import Argument, Exit, Option
+from tidelog.cli.options.values import (
+    Framing,
+    KeyFormat,
+    KeySubject,
+    RegistryOption,
+    Schemas,
+    Subject,
+    typed_keys,
+    typed_values,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from threading import Event
 
+    from pyspark.sql import SparkSession
+
     from tidelog.cli.render.output import Output
     from tidelog.spark.exporting.following import FollowedRun
+    from tidelog.spark.exporting.parquet import ParquetSettings
 
 __all__ = ["export"]
+
+_FOLLOWED_FILES = 16
+"""So many small files are merged while a topic is followed; less would be written again and again."""
 
 
 @app.command()
@@ -40,8 +56,20 @@ def export(
         Option("--topic", metavar="NAME", help="Only this topic.", show_default=False),
     ] = None,
     values: Annotated[
-        str, Option("--values", metavar="FORMAT", help="The format of values: bytes, string or json.")
+        str,
+        Option(
+            "--values",
+            "--value-format",
+            metavar="FORMAT",
+            help="The format of values: bytes, string, json, avro, protobuf or jsonschema.",
+        ),
     ] = "bytes",
+    schemas: Schemas = None,
+    framing: Framing = "confluent",
+    subject: Subject = None,
+    registry_option: RegistryOption = None,
+    key_format: KeyFormat = None,
+    key_subject: KeySubject = None,
     schema: Annotated[
         str | None,
         Option(
@@ -72,6 +100,29 @@ def export(
             show_default=False,
         ),
     ] = None,
+    sort_by: Annotated[
+        list[str] | None,
+        Option(
+            "--sort-by",
+            metavar="COLUMN",
+            help="Sort the rows of each row group by key, timestamp or offset. Default: offset order.",
+            show_default=False,
+        ),
+    ] = None,
+    by_key: Annotated[
+        bool,
+        Option("--by-key", help="A table with the last record of each key; tombstones delete rows."),
+    ] = False,
+    buckets: Annotated[
+        int,
+        Option(
+            "--buckets", metavar="N", help="With --by-key, the buckets per partition of a new table.", min=1
+        ),
+    ] = 16,
+    compact: Annotated[
+        bool,
+        Option("--compact", help="Merge small files of the table after the export, up to --file-mb."),
+    ] = False,
     table_option: Annotated[
         list[str] | None,
         Option(
@@ -113,12 +164,19 @@ def export(
     from tidelog.cli.actions.directories import parse_settings
     from tidelog.cli.render.output import make_output
     from tidelog.cli.render.spark_progress import Reporter
+    from tidelog.errors import InvalidInputError
     from tidelog.spark import ParquetSettings, quiet_session
     from tidelog.spark import export as run_export
     from tidelog.spark.exporting.following import follow as follow_runs
     from tidelog.spark.exporting.job import source_options
 
     output = make_output(json=json)
+    typed = typed_values(values, schemas, framing, subject, registry_option, key_format)
+    keys = typed_keys(key_format, schemas, framing, key_subject, registry_option)
+    settings = ParquetSettings(file_bytes=file_mb << 20, sort_by=tuple(sort_by or ()))
+    options = parse_settings(table_option or [], "--table-option")
+    if compact and format.lower() == "parquet":
+        raise InvalidInputError("--compact is for tables: choose --format delta or iceberg")
     with quiet_session(spark) as session, ExitStack() as stack:
 
         def run() -> list[dict[str, Any]]:
@@ -128,35 +186,66 @@ def export(
                 to,
                 format=format,
                 topics=topic or None,
-                value_format=values,
+                value_format=values if typed is None else typed,
+                key_format=keys,
                 schema=schema,
                 evolve=evolve,
                 isolation=isolation,
                 include_headers=headers,
                 include_batch_facts=batch_facts,
                 fail_on_data_loss=not skip_damage,
-                settings=ParquetSettings(file_bytes=file_mb << 20),
+                settings=settings,
                 partition_by=partition_by or None,
-                table_options=parse_settings(table_option or [], "--table-option"),
+                by_key=by_key,
+                buckets=buckets,
+                table_options=options,
                 report=None if follow else Reporter(output, stack, "exporting"),
             )
             found: list[dict[str, Any]] = rows.toArrow().to_pylist()
+            if compact:
+                _merge(output, session, to, format, options, settings, _FOLLOWED_FILES if follow else 2)
             return found
 
         if follow:
             selected = source_options(paths, topic or None, isolation, not skip_damage)
             every_bytes = None if every_mb is None else every_mb << 20
             stop = _stop_on_interrupt()
+            runs = follow_runs(run, selected, every_s=every, every_bytes=every_bytes, stop=stop)
             try:
-                _show_runs(
-                    output, follow_runs(run, selected, every_s=every, every_bytes=every_bytes, stop=stop)
-                )
+                _show_runs(output, runs)
             except Exception:
                 if not stop.is_set():  # a task that Ctrl-C has ended fails the run
                     raise
             raise Exit(INTERRUPTED)
         rows = run()
     _show(output, rows)
+
+
+def _merge(
+    output: Output,
+    session: SparkSession,
+    target: str,
+    format: str,
+    options: dict[str, str],
+    settings: ParquetSettings,
+    min_files: int,
+) -> None:
+    """Merge small files of the table, if there is one by now, and tell how many."""
+    from tidelog.spark import merge_files
+
+    merged = merge_files(
+        session,
+        target,
+        format=format,
+        table_options=options,
+        settings=settings,
+        min_files=min_files,
+        must_exist=False,
+    )
+    groups = merged.toArrow().to_pylist()
+    before, after = (sum(row[name] for row in groups) for name in ("files_before", "files_after"))
+    if groups:
+        output.say(f"merged {before} files into {after}")
 
 
 def _stop_on_interrupt() -> Event:

@@ -48,6 +48,8 @@ def fix(
     output = make_output(json=json)
     if apply + undo + empty > 1:
         raise UsageError("--apply, --undo and --empty-quarantine cannot be combined")
+    if plan is not None and (undo or empty):
+        raise UsageError("--plan is for plans, and for --apply")
     if undo:
         raise Exit(undo_roots(paths, output, properties=server_properties))
     if empty:

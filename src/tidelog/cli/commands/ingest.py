@@ -16,13 +16,17 @@ __all__ = ["ingest"]
 @app.command()
 def ingest(
     source: Annotated[
-        str, Argument(metavar="SRC", help="Files, a directory, a glob or a URL.", show_default=False)
+        str,
+        Argument(metavar="SRC", help="Files, a directory, a glob, a URL, or a table.", show_default=False),
     ],
     root: Annotated[str, Argument(metavar="ROOT", help="The root directory (log.dirs).", show_default=False)],
     format_name: Annotated[
         str,
         Option(
-            "--format", metavar="NAME", help="The format of SRC: parquet, json, csv, ...", show_default=False
+            "--format",
+            metavar="NAME",
+            help="The format of SRC: parquet, json, csv, delta, iceberg, ...",
+            show_default=False,
         ),
     ],
     topic: Annotated[
@@ -72,8 +76,21 @@ def ingest(
     ] = None,
     option: Annotated[
         list[str] | None,
-        Option("--option", metavar="KEY=VALUE", help="An option of Spark's reader.", show_default=False),
+        Option(
+            "--option",
+            metavar="KEY=VALUE",
+            help="An option of Spark's reader or the table.",
+            show_default=False,
+        ),
     ] = None,
+    on_change: Annotated[
+        str,
+        Option(
+            "--on-change",
+            metavar="WHAT",
+            help="Of a table, versions that removed or rewrote rows: fail, skip, or take their new files.",
+        ),
+    ] = "fail",
     compression: Annotated[
         str, Option("--compression", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd.")
     ] = "none",
@@ -86,7 +103,11 @@ def ingest(
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Write files into topics, exactly once. Each run continues where the last one ended or was killed."""
+    """Write files or a table into topics, exactly once.
+
+    Each run continues where the last one ended or was killed. Of a Delta or Iceberg table (SRC is its path,
+    or CATALOG.NAMESPACE.TABLE) a run takes the rows that were added since.
+    """
     from tidelog.cli.actions.directories import parse_settings
     from tidelog.cli.render.output import make_output
     from tidelog.spark import Columns, FileSource, quiet_session
@@ -103,7 +124,16 @@ def ingest(
         if dry_run:
             rows = preview(session, files, root, topic=topic, columns=columns, options=options)
         else:
-            found = run_ingest(session, files, root, topic=topic, columns=columns, name=name, options=options)
+            found = run_ingest(
+                session,
+                files,
+                root,
+                topic=topic,
+                columns=columns,
+                name=name,
+                options=options,
+                on_change=on_change,
+            )
             rows = found.toArrow().to_pylist()
     _show(output, rows, dry_run)
 

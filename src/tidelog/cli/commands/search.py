@@ -44,8 +44,8 @@ def search(
     from tidelog.cli.render.spark_progress import Reporter
 
     out = make_output(json=json)
-    lines = form.lines(out, shown="topic,partition,offset,key")
     selection = wanted.select(spread.bounds(), corrupt)
+    lines = form.lines(out, selection, "topic,partition,offset,key")
     columns = COUNT_COLUMNS if count else lines.columns
     with ExitStack() as stack:
         if spark is not None:

@@ -34,4 +34,5 @@ def tail(
     from tidelog.cli.render.output import make_output
 
     out = make_output(json=json)
-    raise Exit(show_last(wanted.select(), form.lines(out), out, last, go_on=follow))
+    selection = wanted.select()
+    raise Exit(show_last(selection, form.lines(out, selection), out, last, go_on=follow))

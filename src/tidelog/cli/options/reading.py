@@ -14,6 +14,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 from tidelog.cli.declare import Argument, Option
+from tidelog.cli.errors import UsageError
+from tidelog.cli.options.values import (
+    TYPED,
+    Framing,
+    KeyFormat,
+    KeySubject,
+    RegistryOption,
+    Schemas,
+    Subject,
+    typed_keys,
+    typed_values,
+)
 
 if TYPE_CHECKING:
     from tidelog.cli.actions.reading import Bounds, Selection
@@ -115,6 +127,15 @@ AvroSchema = Annotated[
         "--avro-schema", metavar="FILE", help="The schema of values, for --decode avro.", show_default=False
     ),
 ]
+ValueFormat = Annotated[
+    str | None,
+    Option(
+        "--value-format",
+        metavar="FORMAT",
+        help="Decode values by their schemas: avro, protobuf or jsonschema, with --schemas.",
+        show_default=False,
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +156,7 @@ class Wanted:
     def select(self, bounds: Bounds | None = None, corrupt: str = "fail") -> Selection:
         """The partitions, and what of them is to be read. Raises UsageError."""
         from tidelog.cli.actions.reading import select
-        from tidelog.cli.options.filters import RecordFilter
+        from tidelog.scanning.filters import RecordFilter
 
         return select(
             self.paths,
@@ -174,11 +195,38 @@ class Form:
     show: Show = None
     decode: Decode = None
     avro_schema: AvroSchema = None
+    value_format: ValueFormat = None
+    schemas: Schemas = None
+    framing: Framing = "confluent"
+    subject: Subject = None
+    registry_option: RegistryOption = None
+    key_format: KeyFormat = None
+    key_subject: KeySubject = None
 
-    def lines(self, out: Output, shown: str = "") -> RecordLines:
-        """What makes the lines; `shown` stands before values unless something else is asked for."""
-        from tidelog.cli.decoding import make_decoder
+    def lines(self, out: Output, selection: Selection, shown: str = "") -> RecordLines:
+        """What makes the lines of what is selected; `shown` stands before values unless something else is
+        asked for.
+        """
+        lines = self._lines(out, shown)
+        where = (self.schemas, self.framing)
+        keys = typed_keys(self.key_format, *where, self.key_subject, self.registry_option)
+        values = typed_values(self.value_format, *where, self.subject, self.registry_option, self.key_format)
+        if values is None and self.value_format is not None:
+            raise UsageError(f"--value-format {self.value_format}: choose from {', '.join(TYPED)}")
+        specs = {name: spec for name, spec in (("value", values), ("key", keys)) if spec is not None}
+        if specs:
+            from tidelog.scanning.typed import decoder_of
+
+            if self.decode or lines.format == "hex":
+                option = "--value-format" if "value" in specs else "--key-format"
+                raise UsageError(f"{option} decodes records: leave out --decode and --format hex")
+            tasks = selection.tasks()
+            lines.typed = tuple(decoder_of(spec, name, tasks) for name, spec in specs.items())
+        return lines
+
+    def _lines(self, out: Output, shown: str) -> RecordLines:
         from tidelog.cli.render.record_lines import RecordLines
+        from tidelog.decoding import make_decoder
 
         names = shown if self.show is None else self.show
         return RecordLines(

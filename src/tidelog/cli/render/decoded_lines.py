@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from tidelog.cli.decoding import Decoded, Decoder, Undecodable, text_of
-from tidelog.cli.decoding.texts import visible
 from tidelog.cli.render.lines import LineStyle, LogBytes, LogLines
+from tidelog.decoding import Decoded, Decoder, Undecodable, text_of
+from tidelog.decoding.texts import visible
 from tidelog.records import BatchTable
 from tidelog.records.columns import numbers
 

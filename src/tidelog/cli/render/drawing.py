@@ -16,8 +16,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from tidelog.cli.actions.describe import Axis, Floats, Picture
 from tidelog.cli.render.units import size_text, span_text, time_text
+from tidelog.scanning.pictures import Axis, Floats, Picture
 
 __all__ = ["draw"]
 

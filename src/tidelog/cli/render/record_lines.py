@@ -10,24 +10,28 @@ are escaped, whatever the format: a record must not command it.
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidelog.cli.decoding import Decoder, Undecodable, text_of
-from tidelog.cli.decoding.texts import visible
 from tidelog.cli.errors import UsageError
 from tidelog.cli.render.lines import column_ends
+from tidelog.decoding import Decoder, Undecodable, text_of
+from tidelog.decoding.jsonable import header_pairs, jsonable
+from tidelog.decoding.texts import visible
 from tidelog.lazy import LazyModule
 from tidelog.records.columns import constant_string, string_array, text_scalar
+from tidelog.values.plain import plain_values
+
+if TYPE_CHECKING:
+    from tidelog.values.spec import ColumnDecoder
 
 __all__ = ["FORMATS", "SHOWN", "RecordLines"]
 
@@ -37,6 +41,8 @@ FORMATS = ("plain", "json", "hex")
 SHOWN = ("topic", "partition", "offset", "timestamp", "key", "headers")
 """What can stand before the value in plain lines."""
 
+_ERRORS = ("key_error", "value_error")
+"""Why a key or value did not decode."""
 _CONTROLS = {chr(code): json.dumps(chr(code))[1:-1] for code in range(0x20)}
 _UNSAFE = re.compile("[\x7f-\x9f]")
 
@@ -50,6 +56,8 @@ class RecordLines:
     decoder: Decoder | None = None
     terminal: bool = False
     undecodable: int = 0
+    typed: Sequence[ColumnDecoder] = ()
+    """Decode values and keys by their schemas."""
 
     def __post_init__(self) -> None:
         """What there is not is bad usage."""
@@ -71,7 +79,7 @@ class RecordLines:
         """The lines of a batch."""
         if not batch.num_rows:
             return b""
-        if self.terminal or self.decoder is not None:
+        if self.terminal or self.decoder is not None or self.typed:
             return "".join(self._one_by_one(batch)).encode("utf-8", "backslashreplace")
         return self._json(batch) if self.format == "json" else self._plain(batch)
 
@@ -105,8 +113,24 @@ class RecordLines:
     # ---- one by one, for eyes and decoders
 
     def _one_by_one(self, batch: pa.RecordBatch) -> Iterable[str]:
-        for record in batch.to_pylist():
+        records = batch.to_pylist()
+        for decoder in self.typed:
+            self._decode_column(decoder, records, batch)
+        for record in records:
             yield self._json_line(record) if self.format == "json" else self._plain_line(record)
+
+    def _decode_column(
+        self, decoder: ColumnDecoder, records: list[dict[str, Any]], batch: pa.RecordBatch
+    ) -> None:
+        """Values or keys by their schemas; one that does not decode stays as it is, with the reason."""
+        name = decoder.column
+        decoded = decoder.decode(batch.column(name), records[0]["topic"])
+        values, _, errors = decoded.columns
+        for record, value, error in zip(records, plain_values(values), errors.to_pylist(), strict=True):
+            record[f"{name}_error"] = error
+            if error is None:
+                record[name] = value
+        self.undecodable += decoded.invalid
 
     def _decoded(self, record: dict[str, Any]) -> tuple[Any, Any]:
         if self.decoder is None:
@@ -125,10 +149,11 @@ class RecordLines:
             "partition": record["partition"],
             "offset": record["offset"],
             "timestamp": record["timestamp_ms"],
-            "key": _jsonable(key),
-            "value": _jsonable(value),
-            "headers": _header_pairs(record["headers"]),
+            "key": jsonable(key),
+            "value": jsonable(value),
+            "headers": header_pairs(record["headers"]),
         }
+        told |= {name: record[name] for name in _ERRORS if record.get(name) is not None}
         line = json.dumps(told, ensure_ascii=False, separators=(",", ":"))
         return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", line) + "\n"
 
@@ -137,7 +162,7 @@ class RecordLines:
         told = {
             **{name: record[name] for name in ("topic", "partition", "offset")},
             "timestamp": record["timestamp_ms"],
-            "headers": _header_pairs(record.get("headers")),
+            "headers": header_pairs(record.get("headers")),
             "key": key,
             "value": value,
         }
@@ -180,7 +205,7 @@ def _json_text(array: pa.Array) -> pa.Array:
     try:
         text = array.cast(pa.string())
     except pa.ArrowInvalid:  # not all of it is UTF-8
-        told = [json.dumps(_jsonable(one), ensure_ascii=False) for one in array.to_pylist()]
+        told = [json.dumps(jsonable(one), ensure_ascii=False) for one in array.to_pylist()]
         return string_array(told)
     data = np.frombuffer(_bytes_of(text), np.uint8) if len(text) else np.empty(0, np.uint8)
     found = {chr(byte) for byte in np.flatnonzero(np.bincount(data, minlength=256)[:128]).tolist()}
@@ -196,20 +221,6 @@ def _headers_json(array: pa.Array) -> pa.Array:
     if array.null_count == len(array):
         return constant_string("[]", len(array))
     told = [
-        json.dumps(_header_pairs(one), ensure_ascii=False, separators=(",", ":")) for one in array.to_pylist()
+        json.dumps(header_pairs(one), ensure_ascii=False, separators=(",", ":")) for one in array.to_pylist()
     ]
     return string_array(told)
-
-
-def _header_pairs(headers: list[dict[str, Any]] | None) -> list[list[Any]]:
-    return [[header["key"], _jsonable(header["value"])] for header in headers or ()]
-
-
-def _jsonable(value: Any) -> Any:
-    """Bytes as text, or in base64 where they are none; anything else as it is."""
-    if not isinstance(value, bytes):
-        return value
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(value).decode()}

@@ -1,0 +1,109 @@
+"""Options for values that are decoded by schemas."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from tidelog.cli.declare import Option
+from tidelog.cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from tidelog.values.spec import Values
+
+__all__ = [
+    "TYPED",
+    "Framing",
+    "KeyFormat",
+    "KeySubject",
+    "RegistryOption",
+    "Schemas",
+    "Subject",
+    "typed_keys",
+    "typed_values",
+]
+
+TYPED = ("avro", "protobuf", "jsonschema")
+"""Formats that need schemas."""
+
+Schemas = Annotated[
+    str | None,
+    Option(
+        "--schemas",
+        metavar="WHERE",
+        help="The schemas of values: a directory, or the URL of a schema registry.",
+        show_default=False,
+    ),
+]
+Framing = Annotated[
+    str,
+    Option("--framing", metavar="HOW", help="What is before values: confluent (a schema id) or plain."),
+]
+Subject = Annotated[
+    str | None,
+    Option("--subject", metavar="NAME", help="The subject of the schemas.", show_default="TOPIC-value"),
+]
+KeyFormat = Annotated[
+    str | None,
+    Option(
+        "--key-format",
+        metavar="FORMAT",
+        help="Decode keys by their schemas: avro, protobuf or jsonschema, with --schemas.",
+        show_default=False,
+    ),
+]
+KeySubject = Annotated[
+    str | None,
+    Option(
+        "--key-subject", metavar="NAME", help="The subject of the keys' schemas.", show_default="TOPIC-key"
+    ),
+]
+RegistryOption = Annotated[
+    list[str] | None,
+    Option(
+        "--registry-option",
+        metavar="KEY=VALUE",
+        help="An option of the registry's client, such as basic.auth.user.info.",
+        show_default=False,
+    ),
+]
+
+
+def typed_values(
+    format: str | None,
+    schemas: str | None,
+    framing: str = "confluent",
+    subject: str | None = None,
+    registry_option: list[str] | None = None,
+    key_format: str | None = None,
+) -> Values | None:
+    """How values are decoded; None if they need no schemas. Raises UsageError."""
+    if format is None or format.lower() not in TYPED:
+        if subject or ((schemas or registry_option) and key_format is None):
+            raise UsageError(
+                f"--schemas, --subject and --registry-option are for values in {', '.join(TYPED)}"
+            )
+        return None
+    if not schemas:
+        raise UsageError(f"{format} values need schemas: add --schemas DIRECTORY or the URL of a registry")
+    from tidelog.cli.actions.directories import parse_settings
+    from tidelog.values.spec import Values
+
+    options = parse_settings(registry_option or [], "--registry-option")
+    return Values(format, schemas, framing, subject, options)
+
+
+def typed_keys(
+    format: str | None,
+    schemas: str | None,
+    framing: str = "confluent",
+    subject: str | None = None,
+    registry_option: list[str] | None = None,
+) -> Values | None:
+    """How keys are decoded; None if they are not. Raises UsageError."""
+    if format is None:
+        if subject:
+            raise UsageError("--key-subject is for --key-format")
+        return None
+    if format.lower() not in TYPED:
+        raise UsageError(f"--key-format {format}: choose from {', '.join(TYPED)}")
+    return typed_values(format, schemas, framing, subject, registry_option)
