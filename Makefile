@@ -3,9 +3,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 KERNELS := $(wildcard src/tidelog/kernels/*.py)
 ARGS ?=
+# Tests start hundreds of processes: compiled modules are kept, also where the environment says otherwise.
+unexport PYTHONDONTWRITEBYTECODE
+# Tests wait half of the time (for syncs, brokers, processes): a small machine has time for one more.
+WORKERS ?= $(shell n=$$(nproc); echo $$((n < 4 ? n + 1 : n)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo test test-slow soak mutants check format bench asan docs dist clean
+.PHONY: help setup setup-dev browser pictures demo test test-slow soak coverage spark-classes mutants check format bench asan docs dist clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -35,17 +39,38 @@ setup: $(VENV)/.kernels  ## make the virtual environment and compile the kernels
 
 setup-dev: setup $(VENV)/.dev
 
+browser:  ## install Debian's Chromium, which tests of pages need (as root)
+	@which chromium chromium-browser google-chrome >/dev/null 2>&1 || \
+		{ apt-get update -q && apt-get install -q -y --no-install-recommends chromium fonts-dejavu-core; }
+
 demo: setup  ## run a pipeline on a million events: write, read, find, verify, export, query
 	$(BIN)/python examples/demo.py
 
-test: setup-dev  ## run the tests (a few minutes)
-	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
+pictures: setup-dev browser  ## make the pictures of the report in docs/images, in a browser
+	$(BIN)/python -m tools.pictures
 
-test-slow: setup-dev  ## run the long tests: fuzzing, sanitizers, kills, brokers
-	$(BIN)/python -m pytest -m slow -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
+test: setup-dev  ## run the tests (a few minutes)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+
+spark-classes: $(VENV)/.spark-classes  ## keep Spark's classes where tests find them: Java starts sooner (test-slow does it)
+
+$(VENV)/.spark-classes: $(VENV)/.kernels $(VENV)/.dev
+	$(BIN)/python -m tests.spark.archive
+	@touch $@
+
+test-slow: setup-dev $(VENV)/.spark-classes  ## run the long tests: fuzzing, sanitizers, kills, brokers
+	$(BIN)/python -m pytest -m slow -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 soak: setup-dev  ## run the tests that take many minutes: a thread storm, the disks of whole clusters, fuzzing
 	$(BIN)/python -m pytest -m soak -v --durations=0 --durations-min=1 $(ARGS)
+
+$(VENV)/.coverage: $(VENV)/.dev
+	$(BIN)/python -m pip install -q pytest-cov
+	@touch $@
+
+coverage: setup-dev $(VENV)/.coverage  ## run the tests and print which lines and branches they reach
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
+		--cov --cov-config=tools/coverage.ini --cov-report=term:skip-covered $(ARGS)
 
 mutants: setup-dev  ## break the code that makes writes durable, line by line, and check that a test fails
 	$(BIN)/python -m tests.durability.mutating $(ARGS)

@@ -10,7 +10,20 @@ from pathlib import Path
 
 from tests.oracle.jars import OracleError
 
-from benchmarks import broker, compaction, log, manager, records, setup, spark, spark_write, tables, tool
+from benchmarks import (
+    broker,
+    compaction,
+    doctor,
+    facts,
+    log,
+    manager,
+    records,
+    setup,
+    spark,
+    spark_write,
+    tables,
+    tool,
+)
 from benchmarks.harness import Bench, Effort
 from benchmarks.report import Row, print_json, print_table
 
@@ -19,12 +32,14 @@ GROUPS: dict[str, Callable[[Bench], Iterator[Row]]] = {
     "log": log.rows,
     "manager": manager.rows,
     "compaction": compaction.rows,
+    "doctor": doctor.rows,
     "tool": tool.rows,
     "setup": setup.rows,
     "broker": broker.rows,
     "spark": spark.rows,
     "spark-write": spark_write.rows,
     "tables": tables.rows,
+    "report": facts.rows,
 }
 """Each group is a module; it yields its rows, those that `Bench.selected` wants."""
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tests.oracle.jars import KAFKA_VERSION, Kafka, Programs
+from tests.cache import KAFKA_VERSION
+from tests.oracle.jars import Kafka, Programs
 
 __all__ = ["JVM", "KAFKA", "Bench", "DifferentAnswersError", "Effort", "Timing", "agree", "best_seconds_on"]
 

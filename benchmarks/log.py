@@ -32,12 +32,12 @@ __all__ = ["rows"]
 
 BY_OFFSET_BAR = 2.0
 BY_OFFSET_BAR_SQLITE = 1.0
-BY_TIMESTAMP_BAR = 2.0
+BY_TIMESTAMP_BAR = 3.0
 BULK_BAR_MILLIONS = 10.0
 OPEN_BAR = 1.0
 OPEN_MEMORY_BAR_MB = 200.0
 SCAN_THREADS = 2
-SCAN_BAR = 1.7
+SCAN_BAR = 1.75
 
 
 def rows(bench: Bench) -> Iterator[Row]:

@@ -34,7 +34,7 @@ from benchmarks.spark_runs import SETTINGS, Run, Spark, run_jobs, take_turns
 from tidelog.config import LogConfig
 from tidelog.log.log import Log
 
-__all__ = ["CONNECTOR", "Topics", "rows"]
+__all__ = ["CONNECTOR", "Topics", "connector_export", "rows"]
 
 CONNECTOR = "spark-sql-kafka 4.2 and a broker"
 BARS = {"spark/read/all-columns": 2.5, "spark/read/count": 6.0, "spark/export": 8.0}
@@ -130,6 +130,11 @@ def _our_job(name: str, root: Path, scratch: Path) -> dict[str, Any]:
         return {"job": "export", "path": str(root), "target": str(scratch / "spark-exported")}
     job = {"job": "noop", "format": "tidelog", "options": {"path": str(root), "subscribe": "events"}}
     return job | {"job": "count", "schema": "offset bigint"} if name == "spark/read/count" else job
+
+
+def connector_export(broker: Broker, scratch: Path) -> dict[str, Any]:
+    """The connector's job that writes the topic as Parquet."""
+    return _their_job("spark/export", broker, scratch)
 
 
 def _their_job(name: str, broker: Broker, scratch: Path) -> dict[str, Any]:

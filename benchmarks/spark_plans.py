@@ -1,7 +1,7 @@
 """One plan of a Spark job, in a process of its own, timed: `python -m benchmarks.spark_plans KIND ROOT N`.
 
-No Java: this is what the driver does before the first task. Answers {"seconds", "megabytes", "tasks"}; the
-memory is the process's peak, without what a file system in memory holds.
+No Java: this is what the driver does before the first task. Answers {"seconds", "cpu_seconds", "megabytes",
+"tasks"}; the memory is the process's peak, without what a file system in memory holds.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ def main() -> None:
     if kind.endswith("-memory"):
         root = _in_memory(partitions)
     before = _megabytes()
-    begin = time.perf_counter()
+    begin, begin_cpu = time.perf_counter(), time.process_time()
     tasks = _plan(kind.removesuffix("-memory"), root)
-    seconds = time.perf_counter() - begin
+    times = {"seconds": time.perf_counter() - begin, "cpu_seconds": time.process_time() - begin_cpu}
     held = before if kind.endswith("-memory") else 0.0
-    print(json.dumps({"seconds": seconds, "megabytes": _megabytes() - held, "tasks": tasks}))
+    print(json.dumps(times | {"megabytes": _megabytes() - held, "tasks": tasks}))
 
 
 def _plan(kind: str, root: str) -> int:

@@ -111,7 +111,8 @@ def _plans(bench: Bench) -> Iterator[Row]:
         command = [sys.executable, "-m", "benchmarks.spark_plans", kind, str(root), str(partitions)]
         answer = json.loads(subprocess.run(command, capture_output=True, check=True, timeout=1800).stdout)
         bench.say(f"{kind}: {answer['tasks']} tasks")
-        seconds, megabytes = answer["seconds"], answer["megabytes"]
+        seconds = answer["cpu_seconds" if bench.effort.cpu_time else "seconds"]
+        megabytes = answer["megabytes"]
         name = f"spark/plan/{kind}"
         yield Row.against_a_bar(name, "s", seconds, PLAN_S, lower_is_better=True)
         yield Row.against_a_bar(f"{name}/memory", "MB", megabytes, PLAN_MB, lower_is_better=True)

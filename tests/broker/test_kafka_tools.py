@@ -11,6 +11,7 @@ import confluent_kafka
 import pytest
 
 from tests.broker.clients import transact, values_of
+from tests.oracle.jars import SHORT_LIVED_JVM
 from tests.oracle.oracle import Oracle
 from tests.waiting import PATIENCE_S
 from tidelog.testing.brokers import start_broker
@@ -18,7 +19,7 @@ from tidelog.testing.brokers import start_broker
 pytestmark = [pytest.mark.slow, pytest.mark.oracle]
 
 TOOL_S = 3 * PATIENCE_S
-JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m")
+JVM = ("-Xmx256m", *SHORT_LIVED_JVM)
 TOOLS = "org.apache.kafka.tools"
 
 

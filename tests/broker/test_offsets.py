@@ -12,7 +12,7 @@ from tests.broker.members import settled
 from tests.broker.world import Topics, World
 from tidelog.broker.effects import CONSUMER_OFFSETS, Partition, TopicsDeleted
 from tidelog.broker.groups.classic_group import ClassicGroup
-from tidelog.broker.partitioning import java_hash, partition_for
+from tidelog.manager.coordinators.partitioning import java_hash, partition_for
 
 DAY = 24 * 3_600_000
 RETENTION = 7 * DAY

@@ -20,11 +20,11 @@ from tests.spark.conftest import require_spark
 from tests.waiting import PATIENCE_S
 from tidelog.cli.actions.reading import read_tasks, select
 from tidelog.cli.actions.tail import follow
-from tidelog.cli.options.filters import RecordFilter
 from tidelog.cli.render.output import PlainOutput
 from tidelog.cli.render.record_lines import RecordLines
 from tidelog.log import Log
 from tidelog.records import Header, Record, encode_records
+from tidelog.scanning.filters import RecordFilter
 from tidelog.storage import LOCAL
 from tidelog.storage.write_journal import PendingPartition, PendingWrite, WriteJournal, write_journal
 from tidelog.types import TopicPartition

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from tests.cli.command import run
 from tests.golden import GOLDEN
-from tidelog.cli.decoding import Decoded, Undecodable, make_decoder
-from tidelog.cli.decoding.texts import visible
+from tidelog.decoding import Decoded, Undecodable, make_decoder
+from tidelog.decoding.texts import visible
 from tidelog.protocol.notation import parse_messages
 from tidelog.protocol.primitives import Reader
 from tidelog.records import Record, decode_records, encode_records

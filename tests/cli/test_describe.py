@@ -14,9 +14,9 @@ import pytest
 
 from tests.cli.command import on_terminal, run
 from tests.golden import GOLDEN, GoldenPartition, golden_partitions
-from tidelog.cli.actions.describe import look_at
 from tidelog.cli.render.drawing import draw
 from tidelog.scanning.partitions import find_partitions
+from tidelog.scanning.pictures import look_at
 
 CLEAN = GOLDEN / "clean"
 ASKED = [partition for partition in golden_partitions() if partition.lookups_path]

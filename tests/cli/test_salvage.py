@@ -66,6 +66,11 @@ def test_the_target_must_be_new(tmp_path: Path) -> None:
     assert found.code == 2
     assert "exists already: name a new or empty directory" in found.err
     assert run("salvage", tmp_path / "nowhere", tmp_path / "other").code == 2
+    root = shutil.copytree(GOLDEN / "clean" / "golden-none-0", tmp_path / "root" / "golden-none-0").parent
+    (root / "meta.properties").touch()
+    found = run("salvage", root, root / "new")
+    assert (found.code, list(root.glob("new*"))) == (2, [])
+    assert "lies in the root" in found.err
 
 
 @pytest.mark.parametrize("seed", range(0, 40, 8))

@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 import tidelog
+import tidelog.cli.commands
 from tests.cli.command import COMMAND, run
 from tests.golden import GOLDEN
+from tidelog.cli.names import COMMANDS, TASKS
 
 HEAVY = ("numpy", "pyarrow", "rich", "pyspark")
 LIMIT_S = 0.6
@@ -33,7 +35,15 @@ def test_help_names_the_commands() -> None:
 def test_no_arguments_get_the_help() -> None:
     answer = run()
     assert answer.code == 2
-    assert "Commands:" in answer.out + answer.err
+    assert "Read records:" in answer.out + answer.err
+
+
+def test_the_help_tells_every_command_in_one_line() -> None:
+    modules = {path.stem for path in Path(tidelog.cli.commands.__file__).parent.glob("[a-z]*.py")}
+    assert modules == COMMANDS
+    lines = run("--help").out.splitlines()
+    for words in (words for commands in TASKS.values() for words in commands.items()):
+        assert any(line.split(maxsplit=1) == list(words) for line in lines), words
 
 
 def test_version() -> None:

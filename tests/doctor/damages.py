@@ -185,9 +185,16 @@ DAMAGES = [
         "transaction-index-of-another-version",
         Kind.UNREADABLE,
         FATAL,
-        lambda root: overwrite(index(root, ".txnindex", "golden-txn-0"), 0, b"\0\7"),
+        lambda root: overwrite(index(root, ".txnindex", "golden-txn-0"), 0, b"\7\0"),
         partition="golden-txn-0",
         starts=False,
+    ),
+    Damage(
+        "transaction-index-of-a-version-that-kafka-overlooks",
+        Kind.INDEX,
+        HURT,
+        lambda root: overwrite(index(root, ".txnindex", "golden-txn-0"), 0, b"\0\7"),
+        partition="golden-txn-0",
     ),
     Damage(
         "transaction-index-cut-in-an-entry",
@@ -320,8 +327,9 @@ DAMAGES = [
     Damage(
         "marked-as-future",
         Kind.MARKED,
-        WARNING,
+        FATAL,
         lambda root: shutil.copytree(root / "golden-none-0", root / f"golden-none-0.{'a' * 32}-future"),
+        starts=False,
     ),
     # ---- two disks
     Damage("partition-on-two-disks", Kind.DUPLICATE, FATAL, twin, two_disks=True, starts=False),
@@ -423,9 +431,8 @@ DAMAGES = [
     Damage(
         "bootstrap-checkpoint-cut",
         Kind.METADATA,
-        FATAL,
+        WARNING,
         lambda root: cut(root / "bootstrap.checkpoint", 40),
-        starts=False,
     ),
     Damage(
         "metadata-log-torn",

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import tidelog
 from tests.cli.command import run
+from tests.doctor.harming import batch_at, flip, log, make_root
 from tests.golden import GOLDEN
 from tests.manager.damage import make_unclean
 from tidelog import Record
 from tidelog.doctor import Kind, RootVerdict, Severity, examine
+from tidelog.records.batches import scan_batches
 from tidelog.storage import LOCAL
 
 NOW_MS = 1_763_280_000_000
@@ -104,3 +106,41 @@ def test_the_documentation_lists_every_kind_and_severity() -> None:
     text = (Path(__file__).parents[2] / "docs" / "doctor.md").read_text()
     for name in [*(kind.value for kind in Kind), *(one.value for one in Severity)]:
         assert f"| `{name}` |" in text, name
+
+
+def test_bad_batches_are_told_one_by_one(tmp_path: Path) -> None:
+    """What lies between and behind them is sound, and not meant."""
+    root = make_root(tmp_path / "root", "golden-none-0")
+    path = log(root, number=1)
+    spans = [batch_at(path, number) for number in (1, 3)]
+    for begin, _ in spans:
+        flip(path, begin + 70)
+    verdicts = list(examine(LOCAL, [str(root)], now_ms=NOW_MS))
+    bad = [one for verdict in verdicts for one in verdict.findings if one.kind is Kind.BATCH]
+    assert [one.position for one in bad] == [begin for begin, _ in spans]
+    table = scan_batches(path.read_bytes(), check_crc=False).require()
+    assert [(one.offset, one.end_offset) for one in bad] == [
+        (int(table.base_offset[n]), int(table.last_offset[n]) + 1) for n in (1, 3)
+    ]
+
+
+def test_threads_find_the_same_in_the_same_order(tmp_path: Path) -> None:
+    root = make_unclean(tmp_path / "root")
+    alone, together = (list(examine(LOCAL, [str(root)], now_ms=NOW_MS, threads=n)) for n in (1, 3))
+    assert together == alone
+    assert len(alone) > 3
+
+
+def test_small_files_that_say_nonsense_are_findings(tmp_path: Path) -> None:
+    """A manifest that is none, numbers that are too long to be any: each has its finding."""
+    root = make_root(tmp_path / "root", "golden-none-0")
+    (root / ".tidelog-fix-abc.json").write_text("noise")
+    (root / "recovery-point-offset-checkpoint").write_text("9" * 5000 + "\n1\n")
+    (root / "golden-none-0" / "leader-epoch-checkpoint").write_text("0\n" + "9" * 5000 + "\n")
+    told = run("doctor", root, "-q", "--json")
+    assert told.code == 1
+    lines = [json.loads(line) for line in told.lines]
+    assert [one["kind"] for one in lines if one["about"] == "finding"].count("kept-aside") == 1
+    fatal = {Path(one["file"]).name for one in lines if one.get("severity") == "fatal"}
+    assert fatal == {"recovery-point-offset-checkpoint", "leader-epoch-checkpoint"}
+    assert lines[-1]["about"] == "root"

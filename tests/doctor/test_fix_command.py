@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.cli.command import run
-from tests.doctor.harming import beside, log, make_root
+from tests.doctor.harming import beside, cut, log, make_root, second
 from tests.doctor.test_damages import without_lock
 from tidelog.storage.lock import RootLock
 
@@ -71,3 +72,44 @@ def test_bad_usage(root: Path) -> None:
     assert run("fix", root, "--apply", "--undo").code == 2
     assert run("fix", root / "golden-none-0").code == 2
     assert run("fix", root.parent / "absent").code == 2
+
+
+def test_a_log_that_was_written_since_is_not_cut_back(root: Path) -> None:
+    """A broker that rolls first leaves every file of the repair as it is, and gives offsets out anew."""
+    (root / ".kafka_cleanshutdown").unlink()
+    cut(log(root), 100)
+    assert run("fix", root, "--apply").code == 0
+    (root / "golden-none-0" / "00000000000000001540.log").write_bytes(b"a batch")
+    told = run("fix", root, "--undo")
+    assert told.code == 1
+    assert "00000000000000001540.log has changed since the repair" in told.err
+
+
+def test_only_the_last_repair_is_undone(root: Path) -> None:
+    """Also where it was of one disk, and the one before of two."""
+    other = make_root(second(root), "golden-multi-0")
+    shutil.rmtree(other / "__cluster_metadata-0")
+    meta = (other / "meta.properties").read_text()
+    lines = [line for line in meta.splitlines() if not line.startswith("directory.id")]
+    (other / "meta.properties").write_text("\n".join(lines) + "\n")
+    beside(log(other, "golden-multi-0", 0), ".index").unlink()
+    assert run("fix", root, other, "--apply").lines[-1].startswith("2 repairs are done")
+    first = without_lock(str(root)), without_lock(str(other))
+    beside(log(root, number=2), ".index").unlink()
+    run("fix", root, "--apply")
+    assert run("fix", root, other, "--undo").lines[-1] == "1 repairs are undone"
+    assert without_lock(str(other)) == first[1]
+    beside(log(root, number=1), ".index").write_bytes(b"changed!")
+    assert run("fix", root, other, "--undo").code == 1
+    assert without_lock(str(other)) == first[1]
+
+
+def test_what_nobody_can_repair_here_is_told(root: Path) -> None:
+    (root / "meta.properties").write_bytes(b"\xff\xfe\x00" * 100)
+    told = run("fix", root, "--apply", "--json")
+    assert told.code == 1
+    assert "meta.properties has to be mended by hand" in told.out
+
+
+def test_a_plan_is_for_apply(root: Path, tmp_path: Path) -> None:
+    assert run("fix", root, "--undo", "--plan", tmp_path / "plan.json").code == 2

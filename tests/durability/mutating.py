@@ -32,6 +32,7 @@ __all__ = ["Outcome", "mutated", "run", "sample"]
 TREE = Path(__file__).parents[2]
 LIMIT_S = 300.0
 LEAST_SHARE = 0.95
+_FIRST_TIME_S = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,20 +123,27 @@ def _attempt(tree: Path, number: int, limit_s: float) -> Outcome:
     path = tree / "src/tidelog" / mutant.file
     whole = path.read_text()
     begin = time.monotonic()
-    path.write_text(mutated(tree, mutant))
+    _write(path, mutated(tree, mutant), 2 * number)
     try:
         done = _pytest(tree, mutant.tests, limit_s)
     finally:
-        path.write_text(whole)
+        _write(path, whole, 2 * number + 1)
     said = "took too long" if done is None else _last_words(done.stdout)
     return Outcome(number, mutant, done is None or done.returncode == 1, time.monotonic() - begin, said)
+
+
+def _write(path: Path, text: str, turn: int) -> None:
+    """Write a module, with a time of its own: compiled code is known by its source's size and second."""
+    path.write_text(text)
+    os.utime(path, (_FIRST_TIME_S + turn, _FIRST_TIME_S + turn))
 
 
 def _pytest(tree: Path, tests: Sequence[str], limit_s: float) -> subprocess.CompletedProcess[str] | None:
     """Run tests in a copy of the tree; None where they do not end in time."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
     environment = os.environ | {"PYTHONPATH": str(tree / "src")}
-    environment.pop("PYTEST_XDIST_WORKER", None)
+    for name in ("PYTEST_XDIST_WORKER", "PYTHONDONTWRITEBYTECODE"):
+        environment.pop(name, None)
     try:
         return subprocess.run(
             [*command, *(f"tests/{test}" for test in tests)],

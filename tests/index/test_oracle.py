@@ -14,6 +14,7 @@ from tidelog.storage import Directory
 from tidelog.types import OffsetPosition
 
 if TYPE_CHECKING:
+    from tests.oracle import Oracle
     from tests.oracle.jars import Programs
 
 pytestmark = pytest.mark.usefixtures("kernel")
@@ -185,7 +186,7 @@ def compare(
         assert mine.read_bytes() == theirs.read_bytes()
 
 
-def test_offset_and_time_indexes(kafka_indexes: Programs, tmp_path: Path) -> None:
+def test_offset_and_time_indexes(oracle: Oracle, tmp_path: Path) -> None:
     cases, ours, files = [], [], []
     for seed in range(60):
         rng = random.Random(seed)
@@ -208,10 +209,10 @@ def test_offset_and_time_indexes(kafka_indexes: Programs, tmp_path: Path) -> Non
         files.append((Path(index.path), paths[1] / index.name))
         cases.append({"kind": kind, "base": base, "max": size, "file": str(files[-1][1]), "steps": steps})
         ours.append(answers)
-    compare(kafka_indexes, cases, ours, files)
+    compare(oracle.programs, cases, ours, files)
 
 
-def test_indexes_out_of_order(kafka_indexes: Programs, tmp_path: Path) -> None:
+def test_indexes_out_of_order(oracle: Oracle, tmp_path: Path) -> None:
     """Whatever bytes are in the file, a look-up answers as Kafka's does."""
     cases, ours = [], []
     for seed in range(40):
@@ -237,10 +238,10 @@ def test_indexes_out_of_order(kafka_indexes: Programs, tmp_path: Path) -> None:
         cases.append(
             {"kind": kind, "base": 0, "max": 80, "file": str(path / f"kafkas.{name}"), "steps": steps}
         )
-    compare(kafka_indexes, cases, ours, [])
+    compare(oracle.programs, cases, ours, [])
 
 
-def test_transaction_indexes(kafka_indexes: Programs, tmp_path: Path) -> None:
+def test_transaction_indexes(oracle: Oracle, tmp_path: Path) -> None:
     cases, ours, files = [], [], []
     for seed in range(20):
         rng = random.Random(seed)
@@ -258,4 +259,4 @@ def test_transaction_indexes(kafka_indexes: Programs, tmp_path: Path) -> None:
         files.append((Path(index.path), paths[1] / index.name))
         cases.append({"kind": "txn", "base": 0, "max": 0, "file": str(files[-1][1]), "steps": steps})
         ours.append(answers)
-    compare(kafka_indexes, cases, ours, files)
+    compare(oracle.programs, cases, ours, files)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -198,3 +199,38 @@ def test_the_bounds_are_the_rule(
         and base_offset + last_offset <= bounds.offset
     )
     assert within == (should_roll(facts) is None)
+
+
+def test_a_write_that_the_disk_refuses_leaves_nothing_behind(tmp_path: Path) -> None:
+    """The kernel writes without Python; what fails is told by the file, and the next append goes on."""
+    batch = encode_records([Record(b"value" * 100, timestamp=NOW)])
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with Log.open(tmp_path / "t-0") as log:
+        log.append_as_leader(batch)
+        log.append_as_leader(batch)
+        file = tmp_path / "t-0" / f"{0:020}.log"
+        size, view = file.stat().st_size, log.offset_snapshot()
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 10, hard))
+        try:
+            with pytest.raises(OSError, match=file.name):
+                log.append_as_leader(batch)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        assert (file.stat().st_size, log.offset_snapshot()) == (size, view)
+        assert log.append_as_leader(batch).first_offset == 2
+        assert log.read_arrow(0)["offset"].to_pylist() == [0, 1, 2]
+
+
+def test_readers_see_each_append_and_keep_what_they_saw(tmp_path: Path) -> None:
+    """A view is made when it is asked for, of one moment, with the high watermark where the append put it."""
+    batch = encode_records([Record(b"value", timestamp=NOW)])
+    with Log.open(tmp_path / "t-0") as log:
+        log.append_as_leader(batch)
+        before = log._state.view
+        log.append_as_only_replica(batch, 0, AppendOrigin.CLIENT, 0, {})
+        log.append_as_leader(batch)
+        seen = log._state.view
+        assert seen is log._state.view
+        assert (before.offsets.log_end.message_offset, seen.offsets.log_end.message_offset) == (1, 3)
+        assert seen.offsets.high_watermark.message_offset == 2
+        assert seen.offsets.log_end == (3, 0, log.size)

@@ -24,7 +24,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from tests.oracle.jars import OracleError, Programs
+from tests.oracle.jars import SHORT_LIVED_JVM, OracleError, Programs
 from tests.ports import free_ports
 
 __all__ = ["QUICK_JVM", "STOCK_JVM", "Broker", "run_broker", "run_cluster"]
@@ -35,7 +35,7 @@ STOP_LIMIT_S = 60.0
 ADOPTED_LEADER_EPOCH = 100
 """Must not be below the newest leader epoch in the logs."""
 
-QUICK_JVM = ("-Xmx700m", "-XX:TieredStopAtLevel=1")
+QUICK_JVM = ("-Xmx700m", *SHORT_LIVED_JVM)
 """Up in little time and memory: for tests. What it does afterwards is slower than a broker is."""
 
 STOCK_JVM = ("-Xms1g", "-Xmx1g")
@@ -127,7 +127,7 @@ def run_cluster(
     nodes: Sequence[Sequence[Path]],
     *,
     config: Mapping[str, object],
-    jvm: Sequence[str] = ("-Xmx400m", "-XX:TieredStopAtLevel=1"),
+    jvm: Sequence[str] = ("-Xmx400m", *SHORT_LIVED_JVM),
 ) -> Iterator[list[Broker]]:
     """Starts one broker for each list of disks, all of them controllers, too; yields them when all are up.
 
@@ -187,11 +187,9 @@ def _prepare(programs: Programs, root: Path, properties: Path, adopt: bool) -> s
         root.mkdir(parents=True, exist_ok=True)
         # The id of a cluster is 16 bytes in base64; any will do.
         tool = ["format", "-t", "dGlkZWxvZy1vcmFjbGUxMg", "-c", str(properties)]
-        command = programs.command("kafka.tools.StorageTool", tool)
-        done = subprocess.run(command, capture_output=True, timeout=START_LIMIT_S, check=False)
-        if done.returncode != 0:
-            said = done.stderr.decode(errors="replace")
-            raise OracleError(f"the root cannot be formatted:\n{said[-2000:]}")
+        (done,) = programs.ask("tidelog.oracle.Format", {"arguments": tool})
+        if done["status"] != 0:
+            raise OracleError(f"the root cannot be formatted:\n{done['said']}")
     if not adopt:
         return set()
     request = {"dir": str(root), "topic_config": {"retention.ms": "-1"}, "leader_epoch": ADOPTED_LEADER_EPOCH}

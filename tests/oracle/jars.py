@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import hashlib
 import json
 import os
@@ -27,9 +28,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.cache import cache_directory
+from tests.oracle.running import JvmEndedError, RunningJvm
+
 __all__ = ["Kafka", "KafkaThrewError", "OracleError", "OracleUnavailableError", "Programs"]
 
-KAFKA_VERSION = "4.3.0"
 JAVA_VERSION = 17
 POM = Path(__file__).with_name("pom.xml")
 
@@ -41,9 +44,10 @@ SHORT_LIVED_JVM = (
     "-XX:+UseSerialGC",
     "-XX:+UnlockDiagnosticVMOptions",
     "-XX:-BytecodeVerificationRemote",
-    "-Xmx1g",
 )
-"""For programs that live for a second: most of it is loading Kafka's classes."""
+"""For programs that live for seconds: most of it is loading Kafka's classes."""
+
+SERVER = "tidelog.oracle.Serve"
 
 KAFKA_THREW = 3
 """The exit code of a program to say that Kafka threw (java/Program.java)."""
@@ -79,7 +83,7 @@ class Kafka:
         for tool in ("java", "javac"):
             if shutil.which(tool) is None:
                 raise OracleUnavailableError(f"{tool} is not on the PATH (a JDK {JAVA_VERSION} is needed)")
-        cache = _cache_directory()
+        cache = cache_directory()
         jars = cache / f"jars-{_digest([POM])}"
         if not jars.is_dir():
             if shutil.which("mvn") is None:
@@ -104,11 +108,16 @@ class Kafka:
         return Programs(f"{classes}{os.pathsep}{self.jars}/*")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Programs:
     """Compiled programs, ready to run."""
 
     classpath: str
+
+    @functools.cached_property
+    def running(self) -> RunningJvm:
+        """A process that runs one program after the other."""
+        return RunningJvm(self.command(SERVER, jvm=("-Xmx1g", *SHORT_LIVED_JVM)))
 
     def command(self, main: str, args: Sequence[str] = (), jvm: Sequence[str] = ()) -> list[str]:
         """The command line of a program; only warnings are logged unless `jvm` says otherwise."""
@@ -121,34 +130,40 @@ class Programs:
         request: dict[str, Any],
         *,
         limit_s: float = 120.0,
-        jvm: Sequence[str] = SHORT_LIVED_JVM,
+        jvm: Sequence[str] | None = None,
     ) -> list[Any]:
         """Runs a program on a JSON request; its answer, one object per line.
 
-        The default JVM options suit programs that live for a second; benchmarks pass their own. Raises
-        `KafkaThrewError` when Kafka refused, `OracleError` when the program failed or ran out of time.
+        Without options for the JVM, a process that stays runs it and loads Kafka's classes once; benchmarks
+        pass their own and get a process for each question. Raises `KafkaThrewError` when Kafka refused,
+        `OracleError` when the program failed or ran out of time.
         """
+        asked = json.dumps(request).encode()
+        if jvm is not None:
+            status, said, output = self._run_alone(main, asked, limit_s, jvm)
+        else:
+            try:
+                status, output = self.running.run(main, asked, limit_s)
+            except JvmEndedError as failure:
+                raise OracleError(f"{main}: {failure}") from failure
+            said = output
+        if status == KAFKA_THREW:
+            report = json.loads(said.decode().splitlines()[-1])
+            raise KafkaThrewError(report["exception"], report["message"])
+        if status != 0:
+            raise OracleError(f"{main} ended with {status}:\n{_tail(said)}")
+        return [json.loads(line) for line in output.splitlines() if line]
+
+    def _run_alone(
+        self, main: str, request: bytes, limit_s: float, jvm: Sequence[str]
+    ) -> tuple[int, bytes, bytes]:
+        """The exit code of a process, what it wrote to standard error, and to standard output."""
         command = self.command(main, jvm=jvm)
         try:
-            done = subprocess.run(
-                command, input=json.dumps(request).encode(), capture_output=True, timeout=limit_s, check=False
-            )
+            done = subprocess.run(command, input=request, capture_output=True, timeout=limit_s, check=False)
         except subprocess.TimeoutExpired as late:
             raise OracleError(f"{main} took more than {limit_s:g} s") from late
-        if done.returncode == KAFKA_THREW:
-            report = json.loads(done.stderr.decode().splitlines()[-1])
-            raise KafkaThrewError(report["exception"], report["message"])
-        if done.returncode != 0:
-            raise OracleError(f"{main} ended with {done.returncode}:\n{_tail(done.stderr)}")
-        return [json.loads(line) for line in done.stdout.splitlines() if line]
-
-
-def _cache_directory() -> Path:
-    chosen = os.environ.get("TIDELOG_ORACLE_CACHE")
-    if chosen:
-        return Path(chosen).expanduser().absolute()
-    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser().absolute() / "tidelog" / f"kafka-{KAFKA_VERSION}"
+        return done.returncode, done.stderr, done.stdout
 
 
 def _digest(files: Sequence[Path]) -> str:

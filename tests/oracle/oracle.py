@@ -1,4 +1,4 @@
-"""Questions to Apache Kafka's own classes, one Java process each (java/*.java say what each one does)."""
+"""Questions to Apache Kafka's own classes, each a Java program (java/*.java say what each one does)."""
 
 from __future__ import annotations
 

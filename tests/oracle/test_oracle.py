@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -16,8 +17,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.golden import GOLDEN, golden_partition, golden_partitions
-from tests.oracle import KafkaThrewError, Oracle, OracleUnavailableError
-from tests.oracle.jars import Kafka
+from tests.oracle import KafkaThrewError, Oracle, OracleError, OracleUnavailableError
+from tests.oracle.jars import Kafka, Programs
 
 ROOT = Path(__file__).parents[2]
 PARTITIONS = golden_partitions()
@@ -153,6 +154,29 @@ def test_broker_does_not_outlive_the_process_that_started_it(oracle: Oracle, tmp
     while broker.is_dir() and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not broker.is_dir()
+
+
+def test_questions_share_a_process_and_survive_its_end(oracle: Oracle, tmp_path: Path) -> None:
+    programs = Programs(oracle.programs.classpath)
+    empty = {"files": []}
+    assert programs.ask("tidelog.oracle.Decode", empty) == []
+    process = programs.running._process
+    assert process is not None
+    with pytest.raises(KafkaThrewError, match="nowhere"):
+        programs.ask("tidelog.oracle.Decode", {"files": [str(tmp_path / "nowhere")]})
+    assert programs.running._process is process
+    with pytest.raises(OracleError, match="ended without an answer"):
+        programs.ask("tidelog.oracle.NoSuchProgram", empty)
+    assert process.poll() is not None
+    assert programs.ask("tidelog.oracle.Decode", empty) == []
+    process = programs.running._process
+    assert process is not None
+    process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED)  # a signal is no stop yet: a thread could still answer
+    with pytest.raises(OracleError, match="took too long"):
+        programs.ask("tidelog.oracle.Decode", empty, limit_s=0.1)
+    programs.running.close()
+    assert programs.running._process is None
 
 
 def test_two_threads_fill_the_cache_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,8 @@ from tidelog.records import Record, scan_batches
 from tidelog.records.batches import BatchTable, first_disorder
 from tidelog.records.schema import Projection
 from tidelog.scanning import plan_scan, run_task
+from tidelog.scanning.losses import Loss
+from tidelog.scanning.salvage import salvage_task
 from tidelog.testing.builders import LogBuilder
 
 _READER = """
@@ -39,7 +41,7 @@ print(len(rows))
 
 
 def make_log(path: Path, count: int = 1200) -> Path:
-    """A segment of 12 MB: several windows."""
+    """A segment of 10 kB a record: by default several windows."""
     with LogBuilder(path) as builder:
         for n in range(0, count, 20):
             builder.append([Record(b"%d." % i + b"x" * 10_000) for i in range(n, n + 20)])
@@ -49,7 +51,7 @@ def make_log(path: Path, count: int = 1200) -> Path:
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("left", [0, 1000, 3_000_000, 7_654_321])
 def test_a_reader_outlives_a_truncation_by_another_process(tmp_path: Path, left: int, threads: int) -> None:
-    log = make_log(tmp_path / "t-0")
+    log = make_log(tmp_path / "t-0", 4000)  # more than threads read ahead
     reader = subprocess.Popen(
         [sys.executable, "-c", _READER, str(log.parent), str(threads)],
         stdin=subprocess.PIPE,
@@ -75,9 +77,9 @@ def told(batches: pa.RecordBatchReader, error: type[Exception]) -> list[dict[str
     pytest.fail(f"there was no {error.__name__}")
 
 
-def rewrite(log: Path, keep: int, value: bytes) -> None:
+def rewrite(log: Path, keep: int, value: bytes, table: BatchTable | None = None) -> None:
     """Cut a log after `keep` batches and write others there, as a new leader would."""
-    table = scan_batches(log.read_bytes()).table
+    table = scan_batches(log.read_bytes()).table if table is None else table
     os.truncate(log, int(table.position[keep]))
     rest = log.parent.with_name("rest-0")
     with LogBuilder(rest) as builder:
@@ -109,6 +111,49 @@ def test_damage_in_a_log_that_was_just_written_is_damage(tmp_path: Path) -> None
     log.write_bytes(data)
     with pytest.raises(CorruptRecordError):
         tidelog.scan(log.parent).read_all()
+
+
+@pytest.mark.parametrize("change", ["cut", "cut in a batch", "written anew"])
+@pytest.mark.parametrize("hurt", [None, 0, 10])
+def test_damage_is_skipped_and_changes_are_told(tmp_path: Path, hurt: int | None, change: str) -> None:
+    log = make_log(tmp_path / "t-0")
+    table = scan_batches(log.read_bytes()).table
+    if hurt is not None:
+        data = bytearray(log.read_bytes())
+        data[int(table.position[hurt]) + 5000] ^= 1
+        log.write_bytes(data)
+    losses: list[Loss] = []
+    columns = ["offset", "value"]
+    batches = tidelog.scan(
+        log.parent, columns=columns, max_rows=20, threads=1, corrupt="skip", on_loss=losses.append
+    )
+    rows = batches.read_next_batch().to_pylist()
+    if change == "written anew":
+        rewrite(log, 25, b"anew" * 500, table)
+    else:
+        os.truncate(log, int(table.position[30]) + (0 if change == "cut" else 1000))
+    rows += told(batches, DataLossError)
+    offsets = [row["offset"] for row in rows]
+    assert offsets == sorted(set(offsets))
+    assert all(row["value"].startswith(b"%d." % row["offset"]) for row in rows)
+    hurt_offsets = [] if hurt is None else [hurt * 20]
+    assert [loss.first_offset for loss in losses] == hurt_offsets[: len(losses)]
+
+
+def test_segments_that_became_one_are_not_lost(tmp_path: Path) -> None:
+    path = LogBuilder(tmp_path / "t-0").records(200).roll().records(200).roll().records(10).close()
+    tasks = plan_scan(path)
+    logs = sorted(path.glob("*.log"))
+    assert len(logs) > 2
+    data = logs[0].read_bytes()
+    table = scan_batches(data).table
+    logs[0].write_bytes(data[: int(table.position[len(table) // 2])] + logs[1].read_bytes())
+    logs[1].unlink()
+    losses: list[Loss] = []
+    with pytest.raises(DataLossError, match="plan it anew"):
+        for _ in salvage_task(tasks[0], Projection(("offset",)), losses.append):
+            pass
+    assert losses == []
 
 
 @pytest.mark.parametrize("batch", [-1, -2, 7])

@@ -1,19 +1,14 @@
-"""Both twins of the kernels under the same tests, and Kafka's own segment as an oracle."""
+"""Both twins of the kernels under the same tests."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.kernels_twin import TWINS, twin
 from tidelog.storage import Directory
-
-if TYPE_CHECKING:
-    from tests.oracle import Oracle
-    from tests.oracle.jars import Programs
 
 
 @pytest.fixture(params=TWINS)
@@ -33,11 +28,3 @@ def kernel(request: pytest.FixtureRequest) -> Iterator[str]:
 def directory(tmp_path: Path) -> Directory:
     """An empty directory."""
     return Directory(tmp_path)
-
-
-@pytest.fixture(scope="session")
-def kafka_segments(oracle: Oracle) -> Programs:
-    """Kafka's segment class, to be asked by java/Segments.java."""
-    from tests.oracle.jars import Kafka
-
-    return Kafka.obtain().compile(Path(__file__).with_name("java"))

@@ -25,7 +25,7 @@ from tidelog.segment import ActiveSegment
 from tidelog.storage import Directory
 
 if TYPE_CHECKING:
-    from tests.oracle.jars import Programs
+    from tests.oracle import Oracle
 
 Step = list[Any]
 
@@ -191,7 +191,7 @@ class Case:
 
 
 @pytest.mark.parametrize("magic", [2, 1, 0])
-def test_segments(kafka_segments: Programs, tmp_path: Path, magic: int) -> None:
+def test_segments(oracle: Oracle, tmp_path: Path, magic: int) -> None:
     cases = []
     for seed in range(25):
         case = Case(random.Random(f"{magic}, {seed}"), tmp_path / f"{seed}", magic)
@@ -207,7 +207,7 @@ def test_segments(kafka_segments: Programs, tmp_path: Path, magic: int) -> None:
                 case.damage()
         case.segment.close()
         cases.append(case)
-    answers = kafka_segments.ask("tidelog.oracle.Segments", {"cases": [case.request() for case in cases]})
+    answers = oracle.programs.ask("tidelog.oracle.Segments", {"cases": [case.request() for case in cases]})
     for seed, (case, theirs) in enumerate(zip(cases, answers, strict=True)):
         for at, (step, ours, kafkas) in enumerate(zip(case.steps, case.answers, theirs, strict=True)):
             assert ours == kafkas, f"case {seed}, step {at}: {step}"

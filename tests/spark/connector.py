@@ -1,4 +1,4 @@
-"""Spark's own Kafka connector: its jars, and Spark programs that run in a process of their own.
+"""Spark's own Kafka connector, other jars and other versions of PySpark; programs in processes of their own.
 
 The jars are kept beside Kafka's (tests/oracle/jars.py), in a directory that appears by rename when complete.
 """
@@ -10,13 +10,13 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tests.oracle.jars import Kafka, OracleUnavailableError
 
-__all__ = ["connector_jars", "run_script"]
+__all__ = ["connector_jars", "copy_artifact", "copy_jars", "pyspark_of", "run_script"]
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,22 +28,42 @@ ARTIFACTS = (
     "org.apache.commons:commons-pool2:2.12.0",
 )
 _LIMIT_S = 240.0
+_PIP_LIMIT_S = 900.0
 
 
 def connector_jars() -> str:
     """The jars as `spark.jars` takes them. Raises `OracleUnavailableError`."""
-    directory = Kafka.obtain().cache / "spark-connector-4.2.0"
+    return copy_jars("spark-connector-4.2.0", ARTIFACTS)
+
+
+def copy_jars(name: str, artifacts: Sequence[str]) -> str:
+    """Jars in a directory of that name, as `spark.jars` takes them. Raises `OracleUnavailableError`."""
+    directory = Kafka.obtain().cache / name
     if not directory.is_dir():
         with tempfile.TemporaryDirectory(dir=directory.parent, prefix="making-") as scratch:
             made = Path(scratch, directory.name)
-            for artifact in ARTIFACTS:
-                _copy(artifact, made)
+            for artifact in artifacts:
+                copy_artifact(artifact, made)
             if not directory.is_dir():
                 made.rename(directory)
     return ",".join(str(jar) for jar in sorted(directory.glob("*.jar")))
 
 
-def _copy(artifact: str, target: Path) -> None:
+def pyspark_of(version: str) -> Path:
+    """A directory with a PySpark; it appears by rename when complete."""
+    directory = Kafka.obtain().cache / f"pyspark-{version}"
+    if not directory.is_dir():
+        with tempfile.TemporaryDirectory(dir=directory.parent, prefix="making-") as scratch:
+            made = Path(scratch, directory.name)
+            pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(made)]
+            subprocess.run([*pip, f"pyspark=={version}"], check=True, timeout=_PIP_LIMIT_S)
+            if not directory.is_dir():
+                made.rename(directory)
+    return directory
+
+
+def copy_artifact(artifact: str, target: Path) -> None:
+    """Have Maven copy an artifact into a directory. Raises `OracleUnavailableError`."""
     goal = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
     command = ["mvn", "-q", "-B", goal, f"-Dartifact={artifact}", f"-DoutputDirectory={target}"]
     try:

@@ -39,7 +39,9 @@ class Life:
             {"internal.segment.bytes": self.dice.choice((500, 2000, 1 << 20))}
         )
         self.written = 0
-        self.kills = self.in_window = 0
+        self.kills = 0
+        self.in_window = 0
+        """Rounds with a kill between the intent and the end of a commit."""
         self.steps, self.window = 60, 20
 
     def batch(self) -> list[Values]:
@@ -106,7 +108,7 @@ class Life:
         """One batch, until an attempt lives."""
         tasks = self.batch()
         rows = sum(len(values) for task in tasks for values in task.values())
-        attempt = 0
+        attempt, was_inside = 0, False
         while True:
             is_aimed = self.dice.random() < 0.6
             last = self.dice.randint(1, max(self.window if is_aimed else self.steps, 2))
@@ -118,9 +120,10 @@ class Life:
             self.kills += 1
             if Path(self.root, JOURNAL_FILE).exists():
                 is_pending = read_journal(LOCAL, self.root).pending is not None
-                self.in_window += is_pending
+                was_inside |= is_pending
                 self._read_unlocked({self.written, self.written + rows}, is_pending)
         self.written += rows
+        self.in_window += was_inside
         with open_root(self.root) as store:
             found = {name: values for name, values in contents(store).items() if name.topic == "t"}
         for name, values in found.items():

@@ -18,9 +18,12 @@ from tidelog.cli.app import app
 from tidelog.errors import InvalidInputError, LogLockedError
 from tidelog.manager.upkeep.reindexing import reindex
 from tidelog.manager.verification import Finding, verify_partition, verify_root
+from tidelog.manager.verification.pieces import PieceFacts, plan_pieces, verify_piece
+from tidelog.manager.verification.segment import SegmentPlace
 from tidelog.spark.runtime import jobs
 from tidelog.storage import LOCAL
 from tidelog.storage.lock import RootLock
+from tidelog.storage.names import FileKind
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,6 +86,27 @@ def test_a_partition_alone(spark: SparkSession, tmp_path: Path) -> None:
     path = make_torn(torn_cases()[0], tmp_path)
     local = verify_partition(LOCAL, str(path)).findings
     assert on_spark(spark, path) == as_rows(local) != []
+
+
+def test_what_changes_meanwhile_is_checked_again(spark: SparkSession, tmp_path: Path) -> None:
+    root = shutil.copytree(CLEAN, tmp_path / "root")
+    changing, staying = (min((root / name).glob("*.log")) for name in ("golden-none-0", "golden-zstd-0"))
+    good = changing.read_bytes()
+    for log in (changing, staying):
+        log.write_bytes(log.read_bytes()[:-10])
+
+    def mend(done: int, total: int) -> None:
+        if done == total and changing.stat().st_size != len(good):
+            changing.write_bytes(good)
+
+    found = on_spark(spark, root, report=mend)
+    assert {row[1] for row in found if row[0] == "damage" and row[1].endswith(".log")} == {str(staying)}
+
+
+def test_a_piece_that_has_gone_is_not_sound(tmp_path: Path) -> None:
+    place = SegmentPlace(str(tmp_path), 0, frozenset(FileKind) - {FileKind.SNAPSHOT}, None, 5000)
+    pieces = plan_pieces(LOCAL, place, 100)
+    assert [verify_piece(LOCAL, piece) for piece in pieces] == [PieceFacts(False)]
 
 
 @pytest.mark.parametrize("piece_bytes", [PIECE_BYTES, None])

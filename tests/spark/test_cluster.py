@@ -26,6 +26,7 @@ import pytest
 from tests.golden import GOLDEN, golden_partitions
 from tests.ports import free_ports
 from tests.scanning import expected
+from tests.spark.archive import QUICK_JAVA
 from tests.spark.conftest import SETTINGS, require_spark
 from tests.spark.connector import ROOT
 from tests.spark.writer import LogWriter
@@ -59,7 +60,11 @@ class Cluster:
     @contextlib.contextmanager
     def driver(self, script: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
         """A driver that runs a script: its arguments are the master, settings as JSON, and what is given."""
-        settings = SETTINGS | {"spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1"}
+        settings = SETTINGS | {
+            "spark.executor.memory": "512m",
+            "spark.executor.extraJavaOptions": QUICK_JAVA,
+            "spark.driver.host": "127.0.0.1",
+        }
         environment = os.environ | {
             "PYSPARK_PYTHON": str(self.python),
             "PYSPARK_DRIVER_PYTHON": str(self.python),

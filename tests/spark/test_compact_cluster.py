@@ -46,7 +46,7 @@ def test_a_partition_is_compacted_by_a_cluster_though_an_executor_dies(
     assert local.segments_before > 100
     root, staging = tmp_path / "root", tmp_path / ".tidelog-staging-root"
     with cluster.driver(SCRIPT, root, NOW) as driver:
-        killed = cluster.kill_one_that_stages(driver, staging, "compact-*/t-0/*")
+        killed = cluster.kill_one_that_stages(driver, staging, "compact@*/t-0/*")
         (row,) = last_line(driver)
     assert killed not in cluster.executors()
     assert (row["segments"], row["bytes"]) == (local.segments, local.size_bytes)

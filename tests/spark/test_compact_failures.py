@@ -6,6 +6,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,15 +16,17 @@ import tidelog
 import tidelog.spark
 from tests.cleanup.cleaning import PassesBy, clean_directory
 from tests.log.logs import NOW_MS
-from tests.spark.in_process import run_here
+from tests.spark.in_process import LocalSpark, run_here
 from tests.spark.test_compact import COMPACTED, NOW, files, make_root, same_files
 from tests.spark.test_compact_passes import CONFIG, generate, state
 from tidelog.errors import CorruptRecordError
+from tidelog.manager.publishing.mark import begin_staging, discard_staging, is_just_begun, is_ours
 from tidelog.manager.upkeep.compacting import Compaction, compact_at_rest
 from tidelog.records import Record
 from tidelog.spark.compaction.passes import DistributedPasses, Run
 from tidelog.spark.compaction.tasks import MapWork, MergeWork, RewriteWork
 from tidelog.storage import LOCAL
+from tidelog.testing.faults import CHANGES, Call, FaultyFileSystem
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -165,3 +168,45 @@ def test_many_small_partitions_share_tasks(spark: SparkSession, tmp_path: Path) 
     stages = [tracker.getStageInfo(stage) for info in infos if info for stage in info.stageIds]
     assert max(stage.numTasks for stage in stages if stage) == 2
     assert same_files(tmp_path / "spark", tmp_path / "local")
+
+
+def test_what_killed_runs_have_staged_goes_with_the_next(tmp_path: Path) -> None:
+    """Also of runs that were killed before they had marked it; nothing else goes."""
+    root, staging = tmp_path / "root", tmp_path / ".tidelog-staging-root"
+    make_root(root)
+    begin_staging(LOCAL, f"{staging}/compact@killed", "nobody")
+    (staging / "compact@killed/000000-x").mkdir()
+    (staging / "compact@killed/000000-x/0.log").write_bytes(b"staged")
+    (staging / "compact@begun").mkdir()
+    (staging / "compact@marking").mkdir()
+    (staging / "compact@marking/tidelog-staging").touch()
+    begin_staging(LOCAL, f"{staging}/compact-orders", "nobody")  # of a write with that name
+    (staging / "compact@mine").mkdir()
+    (staging / "compact@mine/notes").write_text("not a writer's")
+    session: Any = LocalSpark()
+    assert tidelog.spark.compact(session, root, now_ms=NOW).toArrow().num_rows == 4
+    assert sorted(path.name for path in staging.iterdir()) == ["compact-orders", "compact@mine"]
+
+
+def test_a_sweep_that_is_cut_short_leaves_what_the_next_one_knows(tmp_path: Path) -> None:
+    for last in count(1):
+        staging = tmp_path / str(last)
+        begin_staging(LOCAL, str(staging), "nobody")
+        for name in ("0.log", "a/b/1.log", "z"):
+            (staging / name).parent.mkdir(parents=True, exist_ok=True)
+            (staging / name).write_bytes(b"staged")
+        left = last
+
+        def rule(call: Call) -> None:
+            nonlocal left
+            left -= call.operation in CHANGES
+            if not left:
+                raise KeyboardInterrupt
+
+        try:
+            discard_staging(FaultyFileSystem(LOCAL, rule), str(staging))
+        except KeyboardInterrupt:
+            assert not staging.exists() or is_ours(LOCAL, str(staging)) or is_just_begun(LOCAL, str(staging))
+        else:
+            assert last > 8
+            return

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.mark.timeout(1200)  # each command with --spark starts Java anew
 @pytest.mark.parametrize("name", ["spark.md", "spark-write.md", "tables.md", "guides/topic-to-parquet.md"])
 def test_the_examples_run(
     name: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

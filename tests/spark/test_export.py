@@ -139,7 +139,7 @@ def test_retention_and_replaced_logs_between_runs(spark: SparkSession, tmp_path:
 @pytest.mark.parametrize(
     ("keywords", "message"),
     [
-        ({"value_format": "avro"}, "value_format is one of bytes, string, json, not 'avro'"),
+        ({"value_format": "xml"}, "value_format is one of .*json.* or Values.*not 'xml'"),
         ({"schema": "a INT"}, "a schema means something for json values only"),
         ({"isolation": "none"}, "isolation is read_uncommitted or read_committed"),
         ({"topics": "nosuch"}, "no topic nosuch under"),
@@ -169,9 +169,9 @@ def test_a_task_that_is_tried_again_leaves_nothing_behind(spark: SparkSession, t
     from tidelog.spark.exporting.directory import ExportTarget, StagedFile
     from tidelog.spark.exporting.parquet import ParquetSettings
     from tidelog.spark.exporting.tasks import ExportWork
-    from tidelog.spark.exporting.values import ValueDecoder
     from tidelog.spark.runtime.jobs import Bin
     from tidelog.tables.table import Done
+    from tidelog.values.decoding import ValueDecoder
 
     (partition,) = find_partitions(CLEAN / "golden-none-0")
     (split,) = plan_splits([OffsetRange(partition, 0, 1560)])
@@ -189,18 +189,25 @@ def test_a_task_that_is_tried_again_leaves_nothing_behind(spark: SparkSession, t
     assert not (tmp_path / "_tidelog/staging").exists()
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_an_export_killed_again_and_again_while_the_log_grows(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("runs", "batches"),
+    [
+        pytest.param(5, 1500, marks=pytest.mark.slow, id="five"),
+        pytest.param(20, 6000, marks=pytest.mark.soak, id="twenty"),
+    ],
+)
+def test_an_export_killed_again_and_again_while_the_log_grows(
+    tmp_path: Path, runs: int, batches: int
+) -> None:
     log, target = tmp_path / "log", tmp_path / "out"
     LogWriter(log, "events", 0)
-    batches = 3000
     writer = threading.Thread(target=main, args=(log, batches, 0.03))
     writer.start()
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     chance = random.Random(3)
     finished = 0
-    for _ in range(10):
+    for _ in range(runs):
         driver = _start(log, target, environment)
         try:
             driver.communicate(timeout=chance.uniform(0.5, 8.0))
@@ -217,7 +224,7 @@ def test_an_export_killed_again_and_again_while_the_log_grows(tmp_path: Path) ->
         driver.communicate(timeout=300)
         assert driver.returncode == 0
     assert values(target) == list(range(batches * 10))
-    assert finished < 10, "no run was killed"
+    assert finished < runs, "no run was killed"
 
 
 def _start(log: Path, target: Path, environment: dict[str, str]) -> subprocess.Popen[str]:

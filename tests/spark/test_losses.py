@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 import tidelog
 from tests.scanning.damage import hurt, make_log
 from tests.spark.conftest import Source, direct, golden_copy
-from tidelog.errors import InvalidInputError
+from tests.spark.test_streaming import reader
+from tidelog.errors import DataLossError, InvalidInputError
+from tidelog.spark.exporting.job import plan_export
+from tidelog.spark.source.offsets import select_partitions
+from tidelog.spark.source.options import SourceOptions
+from tidelog.tables.table import Done
 
 
 def test_losses_are_rows(source: Source, tmp_path: Path) -> None:
@@ -55,6 +62,33 @@ def test_each_loss_is_told_once_whatever_the_splits(tmp_path: Path, first: int) 
             assert places == [(loss.source, loss.start_position, loss.end_position) for loss in losses]
             read = direct(directory, corrupt="skip", maxBytesPerPartition=size)
             assert read["offset"].to_pylist() == kept
+
+
+@pytest.mark.parametrize("base", [0, 480])
+def test_a_replacement_that_a_crash_cut_short_is_a_loss(tmp_path: Path, base: int) -> None:
+    """In the middle of a log it looks like a gap of compaction, at its beginning like a later start."""
+    directory = golden_copy("golden-none-0", tmp_path)
+    bases = [int(path.stem) for path in sorted(directory.glob("*.log"))]
+    after = bases[bases.index(base) + 1]
+    whole = direct(directory)["offset"].to_pylist()
+    for path in directory.glob(f"{base:020}.*"):
+        path.rename(path.with_name(path.name + ".swap"))
+    words = f"replacing the segment at offset {base} of .* was cut short"
+    with pytest.raises(DataLossError, match=words):
+        direct(directory)
+    seen = direct(directory, failOnDataLoss=False)["offset"].to_pylist()
+    assert seen == [offset for offset in whole if not base <= offset < after]
+    later = {"golden-none": {"0": after + 1}}
+    assert direct(directory, startingOffsets=json.dumps(later))["offset"].to_pylist()[0] == after + 1
+    partitions = select_partitions(SourceOptions.parse({"path": str(directory)}))
+    with pytest.raises(DataLossError, match=words):
+        plan_export(partitions, Done(), SourceOptions.parse({"path": str(directory)}))
+    stream = reader(directory, startingOffsets="earliest")
+    start = stream.initialOffset()
+    end = stream.latestOffset(start, ReadAllAvailable())
+    for _ in range(2):  # a listing that is kept forgets nothing
+        with pytest.raises(DataLossError, match=words):
+            stream.partitions(start, end)
 
 
 def test_bad_options(tmp_path: Path) -> None:

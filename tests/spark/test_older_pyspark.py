@@ -8,12 +8,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
 
-from tests.oracle.jars import Kafka
+from tests.spark.connector import pyspark_of
 
 VERSION = "4.2.1"
 FILES = ("test_batch.py", "test_streaming.py", "test_sink.py")
@@ -22,21 +21,8 @@ LIMIT_S = 900.0
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(LIMIT_S + 60)]
 
 
-def older_pyspark() -> Path:
-    """A directory with the older package, kept beside Kafka's jars; it appears by rename when complete."""
-    directory = Kafka.obtain().cache / f"pyspark-{VERSION}"
-    if not directory.is_dir():
-        with tempfile.TemporaryDirectory(dir=directory.parent, prefix="making-") as scratch:
-            made = Path(scratch, directory.name)
-            pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(made)]
-            subprocess.run([*pip, f"pyspark=={VERSION}"], check=True, timeout=LIMIT_S)
-            if not directory.is_dir():
-                made.rename(directory)
-    return directory
-
-
 def test_reads_writes_and_streams_work_as_on_the_newest(tmp_path: Path) -> None:
-    environment = os.environ | {"PYTHONPATH": str(older_pyspark())}
+    environment = os.environ | {"PYTHONPATH": str(pyspark_of(VERSION))}
     for name in [name for name in environment if name.startswith("PYTEST")]:
         del environment[name]
     asked = [sys.executable, "-c", "import pyspark; print(pyspark.__version__)"]

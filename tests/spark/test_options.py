@@ -7,6 +7,7 @@ import pickle
 import pytest
 
 from tidelog.errors import InvalidInputError
+from tidelog.spark.sink.options import SinkOptions
 from tidelog.spark.source.options import (
     EARLIEST,
     LATEST,
@@ -167,6 +168,13 @@ def test_keys_that_a_catalog_adds_are_passed_over() -> None:
             "option kafka.isolation.level: must be read_uncommitted or",
         ),
         ({"upTo": "x"}, "option upTo: must be logEnd or highWatermark, not 'x'"),
+        (
+            {"kafka.Auto.Offset.Reset": "earliest"},
+            "option kafka.auto.offset.reset: not supported",
+        ),
+        ({"kafka.value.deserializer": "x"}, "option kafka.value.deserializer: not supported"),
+        ({"kafka.enable.auto.commit": "false"}, "option kafka.enable.auto.commit: not supported"),
+        ({"kafka.interceptor.classes": "x"}, "option kafka.interceptor.classes: not supported"),
     ],
 )
 def test_bad_options_are_refused_by_name(options: dict[str, str], message: str) -> None:
@@ -178,3 +186,12 @@ def test_bad_options_are_refused_by_name(options: dict[str, str], message: str) 
 def test_a_path_is_needed() -> None:
     with pytest.raises(InvalidInputError, match="option path: name a root or partition directory"):
         SourceOptions.parse({"subscribe": "a"})
+
+
+def test_writes_refuse_serializers_and_reads_pass_over_them() -> None:
+    """As the connector does, which has no serializers when it reads."""
+    given = {"path": "/nowhere/logs", "kafka.key.serializer": "x"}
+    with pytest.raises(InvalidInputError, match=r"option kafka\.key\.serializer: not supported"):
+        SinkOptions.parse(given)
+    SourceOptions.parse(given)
+    SinkOptions.parse({"path": "/nowhere/logs", "kafka.auto.offset.reset": "earliest"})

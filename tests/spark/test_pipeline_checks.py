@@ -31,7 +31,7 @@ def configured(tmp_path: Path, *steps: str) -> PipelineConfig:
     return read_config(tmp_path / "p.yaml")
 
 
-@pytest.mark.parametrize("step", ["compact: {topics: [t, gone]}", "export: {to: out, topics: gone}"])
+@pytest.mark.parametrize("step", ["retention: {topics: [t, gone]}", "export: {to: out, topics: gone}"])
 def test_topics_that_will_not_be_there(tmp_path: Path, step: str) -> None:
     config = configured(tmp_path, INGEST, step)
     with pytest.raises(InvalidInputError, match=r"step 2, .*: there is no topic gone in .*root"):
@@ -50,6 +50,55 @@ def test_topics_that_a_column_names_cannot_be_known(tmp_path: Path) -> None:
     late = configured(tmp_path, "retention: {topics: [t]}", INGEST)
     with pytest.raises(InvalidInputError, match="no step before makes it"):
         check_topics(late)
+
+
+@pytest.mark.parametrize("step", ["verify: {}", "compact: {}", "export: {to: out}", "retention: {}"])
+def test_a_root_that_will_not_be_there(tmp_path: Path, step: str) -> None:
+    with pytest.raises(InvalidInputError, match=r"step 1, .*: there is no .*root, and no step before makes"):
+        plan_pipeline(configured(tmp_path, step, INGEST))
+    assert [one.status for one in plan_pipeline(configured(tmp_path, INGEST, step))] == ["would run"] * 2
+    (tmp_path / "root").write_text("a file")
+    with pytest.raises(InvalidInputError, match="root is not a directory"):
+        plan_pipeline(configured(tmp_path, step))
+
+
+def test_topics_that_are_not_compacted(tmp_path: Path) -> None:
+    compacted = INGEST.replace("topic: t", "topic: t, config: {cleanup.policy: compact}")
+    step = "compact: {topics: [t]}"
+    with pytest.raises(InvalidInputError, match=r"step 2, compact: topic t .* cleanup\.policy=delete"):
+        check_topics(configured(tmp_path, INGEST, step))
+    check_topics(configured(tmp_path, compacted, step))
+    with tidelog.open(tmp_path / "root", create=True) as store:
+        store.create_topic("t")
+    with pytest.raises(InvalidInputError, match="topic t is not compacted"):  # it has its policy already
+        check_topics(configured(tmp_path, compacted, step))
+    check_topics(configured(tmp_path, "compact: {}"))
+
+
+def test_targets_that_an_export_cannot_go_on_with(tmp_path: Path) -> None:
+    config = configured(tmp_path, INGEST, "export: {to: out, topics: [t], values: json}")
+    (tmp_path / "out/_tidelog/commits").mkdir(parents=True)
+    (tmp_path / "out/_tidelog/export.json").write_text('{"version": 1, "values": "bytes"}')
+    check_topics(config)  # nothing was committed that way
+    (tmp_path / "out/_tidelog/commits/0.jsonl").write_text("")
+    with pytest.raises(InvalidInputError, match=r"step 2, export: .*out was exported with values 'bytes'"):
+        check_topics(config)
+    with pytest.raises(InvalidInputError, match=r"1\.parquet is not a directory"):
+        check_topics(configured(tmp_path, INGEST, "export: {to: in/1.parquet, topics: [t]}"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ("config: {shoe.size: 43}", "step 1, ingest, config: there is no 'shoe.size'"),
+        ("config: {cleanup.policy: squash}", "squash"),
+        ("name: a/b", "'a/b' is no name for an ingest"),
+        ("compression: zip", "must be none or gzip"),
+    ],
+)
+def test_settings_of_an_ingest(tmp_path: Path, settings: str, words: str) -> None:
+    with pytest.raises(InvalidInputError, match=words):
+        configured(tmp_path, INGEST.replace("topic: t", f"topic: t, {settings}"))
 
 
 @pytest.mark.parametrize(

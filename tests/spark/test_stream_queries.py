@@ -115,7 +115,7 @@ def test_a_query_killed_twenty_times_while_another_process_writes(
             _kill(driver)
         assert writer.wait(900) == 0
         driver = _start_driver(log, out, environment)
-        deadline = time.monotonic() + 300
+        deadline = time.monotonic() + 900
         while len(written(spark, out)) < batches * 10 and time.monotonic() < deadline:
             time.sleep(2)
         _kill(driver)

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from tests.kernels_twin import twin
 from tidelog.errors import InvalidInputError
 from tidelog.kernels import jsonfit
-from tidelog.spark.exporting import values as values_module
-from tidelog.spark.exporting.json_reading import fit, parse
-from tidelog.spark.exporting.json_types import check_struct, widen
-from tidelog.spark.exporting.values import ValueDecoder, ValueFormat, infer_struct, surely_fit, widen_struct
+from tidelog.values import decoding as values_module
+from tidelog.values.decoding import ValueDecoder, ValueFormat, infer_struct, surely_fit, widen_struct
+from tidelog.values.json_reading import fit, parse
+from tidelog.values.json_types import check_struct, widen
 
 STRUCT = pa.struct([("a", pa.int64()), ("b", pa.string()), ("c", pa.list_(pa.float64()))])
 JSON = ValueDecoder(ValueFormat.JSON, STRUCT)

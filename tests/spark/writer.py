@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -30,14 +31,19 @@ class LogWriter:
         self._base = 0
 
     def append(
-        self, values: list[bytes], *, codec: Codec = Codec.NONE, timestamp: int = 1_700_000_000_000
+        self,
+        values: Sequence[bytes | None],
+        *,
+        keys: Sequence[bytes] | None = None,
+        codec: Codec = Codec.NONE,
+        timestamp: int = 1_700_000_000_000,
     ) -> None:
         """One batch, written at once."""
         if self._batches % self._per_segment == 0:
             self._base = self.next_offset
         columns = pa.record_batch(
             {
-                "key": pa.array([None] * len(values), pa.binary()),
+                "key": pa.array(keys or [None] * len(values), pa.binary()),
                 "value": pa.array(values, pa.binary()),
                 "timestamp": pa.array([timestamp] * len(values), pa.timestamp("ms", tz="UTC")),
             }

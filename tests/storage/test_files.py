@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidelog.storage import LOCAL, DirEntry, map_file, read_file, rename_noreplace
+from tests.mapped import resident_bytes
+from tidelog.storage import LOCAL, DirEntry, map_file, read_file, release_pages, rename_noreplace
 from tidelog.storage import local as local_module
 from tidelog.storage.local import LocalFile
 
@@ -223,6 +224,23 @@ def test_a_mapping_keeps_what_a_truncation_cuts(tmp_path: Path, cuts: list[int])
             assert view == data[: len(view)]
         assert piece == data[19_000:19_010]
     assert file.map_readonly() == file.pread(1 << 20, 0) == data[: cuts[-1]] + b"new" * 3000
+
+
+def test_pages_given_back_come_again_unless_they_were_cut_off(tmp_path: Path) -> None:
+    data = os.urandom(64 << 10)
+    file = LOCAL.open(tmp_path / "f", create=True)
+    file.pwrite(data, 0)
+    view, other = file.map_readonly(), memoryview(bytearray(b"mine"))
+    assert view == data
+    release_pages(view.obj)
+    assert resident_bytes(tmp_path / "f") == 0
+    assert view == data
+    assert resident_bytes(tmp_path / "f") == len(data)
+    file.truncate(10_000)  # what is cut off is a copy in memory from now on
+    release_pages(view.obj)
+    release_pages(other.obj)
+    assert view == data
+    assert other == b"mine"
 
 
 def test_mappings_are_forgotten_when_nobody_holds_them(tmp_path: Path) -> None:

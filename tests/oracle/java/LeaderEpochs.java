@@ -8,7 +8,6 @@ import java.util.Map;
 import java.util.OptionalInt;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.utils.Utils;
-import org.apache.kafka.server.util.KafkaScheduler;
 import org.apache.kafka.storage.internals.checkpoint.LeaderEpochCheckpointFile;
 import org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache;
 import org.apache.kafka.storage.internals.log.EpochEntry;
@@ -28,12 +27,10 @@ final class LeaderEpochs {
     public static void main(String[] args) throws Exception {
         Program.main((request, out) -> {
             Path dir = Files.createTempDirectory("t-0");
-            KafkaScheduler scheduler = new KafkaScheduler(1);
-            scheduler.startup();
             try {
                 LeaderEpochCheckpointFile file = new LeaderEpochCheckpointFile(
                         LeaderEpochCheckpointFile.newFile(dir.toFile()), new LogDirFailureChannel(1));
-                LeaderEpochFileCache cache = new LeaderEpochFileCache(new TopicPartition("t", 0), file, scheduler);
+                LeaderEpochFileCache cache = new LeaderEpochFileCache(new TopicPartition("t", 0), file, Logs.scheduler());
                 for (JsonNode step : request.get("steps")) {
                     out.writeStartObject();
                     try {
@@ -46,7 +43,7 @@ final class LeaderEpochs {
                     out.writeEndObject();
                 }
             } finally {
-                scheduler.shutdown();
+                Logs.shutDownSchedulers(); // a checkpoint that is being written would be in the way
                 Utils.delete(dir.toFile());
             }
         });

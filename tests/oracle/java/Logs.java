@@ -2,7 +2,9 @@ package tidelog.oracle;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import java.io.File;
+import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.function.Supplier;
@@ -17,19 +19,18 @@ import org.apache.kafka.storage.log.metrics.BrokerTopicStats;
 /** Opens partition directories as Kafka's own log. */
 final class Logs {
     private static final int PRODUCER_EXPIRATION_MS = 86_400_000;
+    private static final List<KafkaScheduler> SCHEDULERS = new ArrayList<>();
 
     private Logs() {}
 
     /** The log in request.dir; see Lookups for the keys. */
     static UnifiedLog open(JsonNode request) throws Exception {
-        KafkaScheduler scheduler = new KafkaScheduler(1);
-        scheduler.startup();
         return UnifiedLog.create(
             new File(request.get("dir").asText()),
             config(request),
             Program.number(request, "log_start", 0),
             Program.number(request, "recovery_point", 0),
-            scheduler,
+            scheduler(),
             new BrokerTopicStats(),
             clock(request),
             60_000,
@@ -38,6 +39,22 @@ final class Logs {
             new LogDirFailureChannel(4),
             !request.has("clean") || request.get("clean").asBoolean(),
             Optional.empty());
+    }
+
+    /** A scheduler that runs until the program ends. */
+    static KafkaScheduler scheduler() {
+        KafkaScheduler scheduler = new KafkaScheduler(1);
+        scheduler.startup();
+        SCHEDULERS.add(scheduler);
+        return scheduler;
+    }
+
+    /** Ends what a program has left running. What waits is not done, as if the process had ended. */
+    static void shutDownSchedulers() throws InterruptedException {
+        for (KafkaScheduler scheduler : SCHEDULERS) {
+            scheduler.shutdown();
+        }
+        SCHEDULERS.clear();
     }
 
     static LogConfig config(JsonNode request) {

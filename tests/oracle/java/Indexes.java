@@ -26,31 +26,32 @@ public final class Indexes {
     private Indexes() {}
 
     public static void main(String[] args) throws Exception {
-        for (JsonNode one : MAPPER.readTree(System.in).get("cases")) {
-            File file = new File(one.get("file").asText());
-            long base = one.get("base").asLong();
-            int max = one.get("max").asInt();
-            ArrayNode answers = MAPPER.createArrayNode();
-            switch (one.get("kind").asText()) {
-                case "offset" -> {
-                    try (OffsetIndex index = new OffsetIndex(file, base, max)) {
-                        one.get("steps").forEach(step -> answers.add(answer(() -> offset(index, step))));
+        Program.main((request, out) -> {
+            for (JsonNode one : request.get("cases")) {
+                File file = new File(one.get("file").asText());
+                long base = one.get("base").asLong();
+                int max = one.get("max").asInt();
+                ArrayNode answers = MAPPER.createArrayNode();
+                switch (one.get("kind").asText()) {
+                    case "offset" -> {
+                        try (OffsetIndex index = new OffsetIndex(file, base, max)) {
+                            one.get("steps").forEach(step -> answers.add(answer(() -> offset(index, step))));
+                        }
+                    }
+                    case "time" -> {
+                        try (TimeIndex index = new TimeIndex(file, base, max)) {
+                            one.get("steps").forEach(step -> answers.add(answer(() -> time(index, step))));
+                        }
+                    }
+                    default -> {
+                        try (TransactionIndex index = new TransactionIndex(base, file)) {
+                            one.get("steps").forEach(step -> answers.add(answer(() -> txn(index, step))));
+                        }
                     }
                 }
-                case "time" -> {
-                    try (TimeIndex index = new TimeIndex(file, base, max)) {
-                        one.get("steps").forEach(step -> answers.add(answer(() -> time(index, step))));
-                    }
-                }
-                default -> {
-                    try (TransactionIndex index = new TransactionIndex(base, file)) {
-                        one.get("steps").forEach(step -> answers.add(answer(() -> txn(index, step))));
-                    }
-                }
+                out.writeTree(answers);
             }
-            System.out.println(MAPPER.writeValueAsString(answers));
-        }
-        System.exit(0);
+        });
     }
 
     interface Step {

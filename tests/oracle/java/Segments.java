@@ -53,22 +53,22 @@ public final class Segments {
     }
 
     public static void main(String[] args) throws Exception {
-        KafkaScheduler scheduler = new KafkaScheduler(1);
-        scheduler.startup();
-        for (JsonNode one : MAPPER.readTree(System.in).get("cases")) {
-            Segments kafka = new Segments(one, scheduler);
-            ArrayNode answers = MAPPER.createArrayNode();
-            for (JsonNode step : one.get("steps")) {
-                try {
-                    answers.add(kafka.answer(step));
-                } catch (Exception thrown) {
-                    answers.add(thrown.getClass().getSimpleName());
+        Program.main((request, out) -> {
+            KafkaScheduler scheduler = Logs.scheduler();
+            for (JsonNode one : request.get("cases")) {
+                Segments kafka = new Segments(one, scheduler);
+                ArrayNode answers = MAPPER.createArrayNode();
+                for (JsonNode step : one.get("steps")) {
+                    try {
+                        answers.add(kafka.answer(step));
+                    } catch (Exception thrown) {
+                        answers.add(thrown.getClass().getSimpleName());
+                    }
                 }
+                kafka.segment.close();
+                out.writeTree(answers);
             }
-            kafka.segment.close();
-            System.out.println(MAPPER.writeValueAsString(answers));
-        }
-        System.exit(0);
+        });
     }
 
     private void open(boolean exists) throws Exception {

@@ -1,0 +1,132 @@
+"""Reconciling finds what the last leader wrote, whatever has happened to the replicas' disks."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+import tidelog
+from tests.reconciling.histories import NAME, QUICK, Cluster, Harm, harm
+from tidelog.manager.reconciling.outcome import Outcome
+from tidelog.manager.reconciling.reconciling import reconcile_partition
+from tidelog.manager.verification import verify_partition
+from tidelog.scanning.partitions import find_partitions
+from tidelog.storage import LOCAL
+
+SEEDS = 200
+FEW = 15
+
+
+def reconciled(cluster: Cluster, target: Path) -> tuple[Outcome, dict[int, tuple[bytes, bytes | None]]]:
+    """Reconcile the replicas; the outcome, and the records by offset."""
+    target.mkdir()
+    partitions = [find_partitions(str(one.directory))[0] for one in cluster.replicas]
+    outcome = reconcile_partition(QUICK, partitions, str(target / str(NAME)))
+    table = tidelog.scan(target / str(NAME), columns=["offset", "key", "value"]).read_all()
+    rows = zip(*(table.column(name).to_pylist() for name in ("offset", "key", "value")), strict=True)
+    found = {offset: (key, value) for offset, key, value in rows}
+    assert len(found) == table.num_rows
+    return outcome, found
+
+
+def check(cluster: Cluster, harms: list[Harm], target: Path) -> None:
+    """The records are the truth's, as far as a sound copy of them is left, and what is lost is told."""
+    sound: set[tuple[int, int]] = set()
+    for done in harms:
+        sound |= done.stored - done.batches
+    starts = [one.log.log_start_offset for one in cluster.replicas]
+    outcome, found = reconciled(cluster, target)
+    assert not [
+        one for one in verify_partition(LOCAL, str(target / str(NAME))).findings if one.kind.value == "damage"
+    ]
+    truth = {offset: pair for batch in cluster.truth for offset, pair in batch.records()}
+    start = outcome.log_start_offset
+    assert start >= min(starts)
+    proven = any(
+        any(epoch == cluster.epoch for _, epoch in done.stored - done.batches)
+        or (one is cluster.leader and not done.epochs_gone)
+        for one, done in zip(cluster.replicas, harms, strict=True)
+    )
+    expected = {
+        offset: pair
+        for batch in cluster.truth
+        if (batch.base, batch.epoch) in sound
+        for offset, pair in batch.records()
+        if offset >= start
+    }
+    if proven:
+        assert found == {**expected, **{n: found[n] for n in found if n < start}}
+        told = {n for one in outcome.lost for n in range(one.first_offset, one.end_offset)}
+        known_end = max(outcome.log_end_offset, *(one.high_watermark for one in cluster.replicas))
+        if not cluster.unclean:
+            assert known_end >= cluster.leader.high_watermark
+        missing = {n for n in truth if start <= n < known_end} - expected.keys()
+        assert missing <= told
+        assert not told & found.keys()
+    else:
+        committed = {n: pair for n, pair in expected.items() if n < cluster.committed}
+        assert committed.items() <= found.items()
+
+
+def play(tmp_path: Path, seed: int, **kinds: bool) -> Cluster:
+    cluster = Cluster(tmp_path / "cluster", seed, **kinds)
+    cluster.run(cluster.random.randint(15, 70))
+    return cluster
+
+
+@pytest.mark.parametrize("seed", range(FEW))
+def test_what_the_last_leader_wrote(tmp_path: Path, seed: int) -> None:
+    one_history(tmp_path, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(FEW, SEEDS))
+def test_what_the_last_leader_wrote_in_many_histories(tmp_path: Path, seed: int) -> None:
+    one_history(tmp_path, seed)
+
+
+def one_history(tmp_path: Path, seed: int) -> None:
+    cluster = play(tmp_path, seed, unclean=seed % 5 == 4)
+    cluster.close()
+    dice = random.Random(seed)
+    count = dice.choice([0, 0, 1, 2, 4])
+    harms = [harm(one, dice, count) for one in cluster.replicas]
+    check(cluster, harms, tmp_path / "out")
+
+
+def folded(batches: Iterable[tuple[int, tuple[bytes, bytes | None]]]) -> dict[bytes, bytes]:
+    """The values that are left when each record replaces older ones of its key."""
+    last = {key: value for _, (key, value) in sorted(batches)}
+    return {key: value for key, value in last.items() if value is not None}
+
+
+@pytest.mark.parametrize("seed", range(FEW))
+def test_no_key_that_was_deleted_comes_back(tmp_path: Path, seed: int) -> None:
+    one_compacted_history(tmp_path, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(FEW, SEEDS // 2))
+def test_no_key_that_was_deleted_comes_back_in_many_histories(tmp_path: Path, seed: int) -> None:
+    one_compacted_history(tmp_path, seed)
+
+
+def one_compacted_history(tmp_path: Path, seed: int) -> None:
+    """Some replicas are cleaned, some lag behind, some are damaged."""
+    cluster = play(tmp_path, seed, compacted=True)
+    dice = random.Random(seed)
+    for one in dice.sample(cluster.replicas, dice.randint(1, 3)):
+        cluster.compact(one)
+    cluster.close()
+    harmed = dice.choice([None, None, *cluster.replicas])
+    done = harm(harmed, dice, 2) if harmed is not None else Harm(set())
+    outcome, found = reconciled(cluster, tmp_path / "out")
+    truth = {offset: pair for batch in cluster.truth for offset, pair in batch.records()}
+    assert found.items() <= truth.items()
+    whole = {n: pair for n, pair in truth.items() if n < outcome.log_end_offset}
+    assert outcome.log_end_offset >= cluster.committed or done.batches
+    if not outcome.lost and not any("come back" in note for note in outcome.notes):
+        assert folded(found.items()) == folded(whole.items())

@@ -1,0 +1,99 @@
+"""`tidelog rewrite` as it is run: what it says, refuses and leaves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import run
+from tests.doctor.harming import flip, log
+from tests.rewriting.rewritten import files, records, root_with
+from tidelog.storage.lock import RootLock
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return root_with(tmp_path / "root", "golden-none-0", "golden-zstd-0")
+
+
+def lines(told: object) -> list[dict[str, object]]:
+    return [json.loads(line) for line in told.lines]  # type: ignore[attr-defined]  # a test's own type
+
+
+def test_a_dry_run_is_what_then_happens(root: Path) -> None:
+    before = files(root)
+    asked = ("rewrite", root, "--erase", "--key-match", "7$", "--json")
+    planned = lines(run(*asked, "--dry-run"))
+    assert files(root) == before
+    assert not (root / ".lock").exists()
+    done = lines(run(*asked))
+    assert done == planned
+    assert [one["partition"] for one in done] == ["golden-none-0", "golden-zstd-0"]
+    assert all(one["records_erased"] for one in done)
+
+
+def test_the_keys_of_a_file_are_erased_and_the_manifest_names_none(root: Path, tmp_path: Path) -> None:
+    keys = sorted({key for key in records(root, "golden-none-0")["key"].to_pylist() if key})[:40]
+    listed, manifest = tmp_path / "keys", tmp_path / "manifest.json"
+    listed.write_bytes(b"\n".join(keys) + b"\n")
+    told = run("rewrite", root / "golden-none", "--erase", "--keys-from", listed, "--manifest", manifest)
+    assert told.code == 0
+    assert "--empty-quarantine" in told.out
+    assert not set(keys) & set(records(root, "golden-none-0")["key"].to_pylist())
+    text = manifest.read_text()
+    assert not any(key.decode() in text for key in keys)
+    found = json.loads(text)
+    assert found["edits"]["keys"] == 40
+    (partition,) = found["partitions"]
+    first = partition["segments"][0]
+    assert len(first["sha256_before"]) == len(first["sha256_after"]) == 64
+    assert sum(end - start for start, end in first["offset_ranges"]) == first["records_erased"]
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("--erase",), "say which"),
+        (("--key", "a"), "say which of both"),
+        (("--erase", "--redact", "value", "--key", "a"), "choose one"),
+        (("--redact", "colour", "--key", "a"), "cannot redact 'colour'"),
+        ((), "nothing to do"),
+        (("--level", "3", "--upgrade"), "needs a codec"),
+        (("--compression", "rar"), "there is no codec rar"),
+        (("--compression", "gzip", "--level", "99"), "gzip has no compression level 99"),
+        (("--earliest", "2000", "--latest", "1000"), "of which the first is earlier"),
+        (("--erase", "--key", "xyz", "--keys-hex"), "hexadecimal"),
+        (("--erase", "--key-match", "["), "not a regular expression"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(root: Path, args: tuple[str, ...], words: str) -> None:
+    told = run("rewrite", root, *args)
+    assert told.code == 2
+    assert words in told.err
+    assert told.err.count("\n") == 1
+
+
+def test_a_root_in_use_or_not_closed_in_order_is_refused(root: Path) -> None:
+    erase = ("rewrite", root, "--erase", "--key", "a")
+    lock = RootLock(str(root))
+    try:
+        assert run(*erase).code == 1
+        assert "in use" in run(*erase, "--dry-run").err
+    finally:
+        lock.release()
+    metadata = root / "__cluster_metadata-0"
+    assert "never rewritten" in run("rewrite", metadata, "--upgrade").err
+    (root / ".kafka_cleanshutdown").unlink()
+    assert "was not closed in order" in run(*erase).err
+    assert run("rewrite", root / "golden-missing", "--erase", "--key", "a").code == 2
+
+
+def test_damage_ends_it_before_anything_changes(root: Path) -> None:
+    flip(log(root, number=3), 200)
+    before = files(root)
+    told = run("rewrite", root, "--erase", "--key-match", "7$")
+    assert told.code == 1
+    assert "checksum" in told.err
+    assert files(root) == before
