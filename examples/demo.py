@@ -6,8 +6,9 @@
 3. Read it as Arrow columns; find a moment through the time index.
 4. Verify all of it; flip one bit, see that caught; lose an index, rebuild it.
 5. With Spark: read the files as a DataFrame, from that moment on; ask the exported Parquet files with SQL.
+6. Draw it all as a page, which stays when the rest is removed.
 
-Everything happens in a temporary directory. `--events 50000` makes it short.
+Everything else happens in a temporary directory. `--events 50000` makes it short.
 """
 
 from __future__ import annotations
@@ -216,6 +217,17 @@ def with_spark(root: Path, lake: Path, moment: datetime) -> None:
             console.print(table)
 
 
+def draw(root: Path) -> None:
+    """The root's report, where it can be found afterwards."""
+    from tidelog.report.facts import gather
+    from tidelog.report.page import page
+
+    target = Path(__file__).parents[1] / "build" / "demo-report.html"
+    target.parent.mkdir(exist_ok=True)
+    target.write_text(page(gather(root)), encoding="utf-8")
+    console.print(f"Open [bold]{target}[/] in a browser.")
+
+
 def why_no_spark() -> str | None:
     """What is missing, if anything is."""
     from tidelog.spark.runtime.sessions import require_java, require_pyspark
@@ -258,6 +270,8 @@ def main() -> None:
             with_spark(root, lake, moment)
         else:
             console.print(f"[yellow]The rest needs Spark.[/] {missing}")
+        with step("Draw it as a page"):
+            draw(root)
         console.rule(align="left")
         console.print("Try it on files of your own: [bold].venv/bin/tidelog verify DIRECTORY")
 
