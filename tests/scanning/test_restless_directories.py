@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -99,8 +100,16 @@ def test_a_replacement_that_a_crash_has_cut_short_does_not_keep_readers_waiting(
 ) -> None:
     away, _ = replacement(root / "t-0")
     away()
-    assert offsets(root) == [2, 3, 4, 5]
+    with pytest.raises(DataLossError, match=r"replacing the segment at offset 0 of .*tidelog recover"):
+        offsets(root)
+    with tidelog.open(root, mode="r") as store, pytest.raises(DataLossError, match="tidelog recover"):
+        list(store["t"][0])
     assert "tidelog recover" in caplog.text
+    losses: list[Any] = []
+    rest = tidelog.scan(root, corrupt="skip", on_loss=losses.append).read_all()
+    assert rest.column("offset").to_pylist() == [2, 3, 4, 5]
+    assert [(loss.first_offset, loss.end_offset) for loss in losses] == [(0, 2)]
+    assert tidelog.scan(root, start=3).read_all().num_rows == 3
 
 
 def test_a_segment_that_is_deleted_meanwhile_is_gone(root: Path, restless: Restless) -> None:

@@ -321,6 +321,8 @@ def look_steadily(partition: Partition, look: Callable[[Partition], _T]) -> _T:
             return look(partition)
         except (DataLossError, FileNotFoundError) as error:
             last = error
+            if partition.unfinished and isinstance(error, DataLossError):
+                raise  # no writer is at work: it will be the same at every look
             if "://" not in partition.url and not Path(partition.url).is_dir():
                 raise DataLossError(f"{partition.url} has gone while it was looked at") from error
             partition = partition.again()

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tidelog.errors import DataLossError
 from tidelog.scanning.partitions import Partition, SegmentFacts
 from tidelog.scanning.plan import DEFAULT_SPLIT_BYTES, Int64s, plan_stretches
 from tidelog.scanning.stability import aborted_transactions
@@ -19,7 +20,16 @@ from tidelog.scanning.tasks import Aborted, ScanTask
 from tidelog.storage.names import FileKind, format_segment_file
 from tidelog.types import FetchIsolation
 
-__all__ = ["OffsetRange", "is_committed", "missing_tasks", "plan_range", "range_bytes"]
+__all__ = [
+    "OffsetRange",
+    "check_replaced",
+    "is_committed",
+    "missing_tasks",
+    "plan_range",
+    "range_bytes",
+    "replaced_within",
+    "replaced_words",
+]
 
 _NO_END = (1 << 63) - 1
 _NO_SPLIT = 1 << 62
@@ -45,6 +55,37 @@ class OffsetRange:
     def last(self, count: int) -> OffsetRange:
         """The last `count` offsets of it, or all if there are fewer."""
         return OffsetRange(self.partition, max(self.end - count, self.start), self.end)
+
+
+def replaced_within(wanted: OffsetRange) -> list[int]:
+    """The base offsets of the segments of a range that a crash left half replaced, which readers do not see.
+
+    In the middle of a log such a segment looks like a gap that compaction left, at its beginning like a
+    later log start, so a range that begins just behind it may be meant to begin in it.
+    """
+    bases = [
+        segment.base_offset for segment in wanted.partition.segments
+    ]  # listed before `unfinished` is asked
+    found = []
+    for base in wanted.partition.unfinished:
+        at = bisect.bisect_right(bases, base)
+        if base < wanted.end and (at == len(bases) or wanted.start <= bases[at]):
+            found.append(base)
+    return found
+
+
+def check_replaced(wanted: OffsetRange) -> None:
+    """Raise DataLossError if a range has segments that a crash left half replaced."""
+    for base in replaced_within(wanted):
+        raise DataLossError(replaced_words(wanted.partition, base))
+
+
+def replaced_words(partition: Partition, base: int) -> str:
+    """What to say of a segment that a crash left half replaced."""
+    return (
+        f"replacing the segment at offset {base} of {partition.url} was cut short, and what it holds "
+        "is not seen: tidelog recover finishes it"
+    )
 
 
 def plan_range(
@@ -98,10 +139,12 @@ def missing_tasks(partition: Partition, start: int = 0, end: int = _NO_END) -> l
     name = partition.topic_partition
     bases = [segment.base_offset for segment in partition.segments]
     found = []
-    for base in partition.missing_logs:
+    for base in sorted({*partition.missing_logs, *partition.unfinished}):
         at = bisect.bisect_right(bases, base)
         next_base = bases[at] if at < len(bases) else _NO_END
-        if base < end and next_base > start:
+        # A range from the log's start begins behind a first segment that was being replaced.
+        first = base if base in partition.unfinished and next_base == start else start
+        if base < end and next_base > first:
             found.append(
                 ScanTask(
                     partition.url,
@@ -110,7 +153,7 @@ def missing_tasks(partition: Partition, start: int = 0, end: int = _NO_END) -> l
                     name.partition,
                     0,
                     0,
-                    start,
+                    first,
                     end,
                     next_base=next_base,
                 )

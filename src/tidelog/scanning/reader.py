@@ -25,7 +25,7 @@ from tidelog.scanning.bounds import AtDamage, AtTime, OffsetBound, resolve, visi
 from tidelog.scanning.losses import Corrupt, Loss, log_loss
 from tidelog.scanning.partitions import Partition, find_partitions, look_steadily
 from tidelog.scanning.plan import DEFAULT_SPLIT_BYTES
-from tidelog.scanning.ranges import OffsetRange, is_committed, plan_range
+from tidelog.scanning.ranges import OffsetRange, check_replaced, is_committed, plan_range
 from tidelog.scanning.salvage import run_with
 from tidelog.scanning.tasks import ScanTask, open_view
 from tidelog.scanning.typed import TypedColumns, typed_columns
@@ -76,7 +76,8 @@ def scan(
     damage, then CorruptRecordError; with `corrupt="stop"` the partition ends there, and with `corrupt="skip"`
     reading continues at the next sound batch. `on_loss` is then told each `Loss`, in the order of reading:
     `losses.append` collects them; without it they are logged as warnings. DataLossError means that the log
-    was truncated, compacted or deleted while it was read: scan again.
+    was truncated, compacted or deleted while it was read (scan again), or that a crash cut a compaction short
+    (recover it first; `corrupt="skip"` reads the rest).
     """
     projection = Projection.of(columns)
     policy = Corrupt.parse(corrupt)
@@ -119,7 +120,6 @@ def plan_scan(
     corrupt: Corrupt = Corrupt.FAIL,
 ) -> list[ScanTask]:
     """The tasks of a scan: values that can be pickled and run anywhere the files can be read."""
-    at_damage = AtDamage.SKIP if corrupt is Corrupt.SKIP else AtDamage.MEET
     committed_only = is_committed(isolation)
     if split_bytes < 1:
         raise InvalidInputError(f"split_bytes must be 1 or more, not {split_bytes}")
@@ -130,7 +130,7 @@ def plan_scan(
             tasks += look_steadily(
                 partition,
                 lambda one: plan_range(
-                    _range(one, start, end, committed_only, at_damage),
+                    _range(one, start, end, committed_only, corrupt),
                     committed_only=committed_only,
                     with_control=control_records,
                     split_bytes=split_bytes,
@@ -141,11 +141,15 @@ def plan_scan(
 
 
 def _range(
-    partition: Partition, start: Bound, end: Bound, committed_only: bool, at_damage: AtDamage
+    partition: Partition, start: Bound, end: Bound, committed_only: bool, corrupt: Corrupt
 ) -> OffsetRange:
     """The offsets that are meant. What comes before damage is read first: reading will meet it, and raise."""
+    at_damage = AtDamage.SKIP if corrupt is Corrupt.SKIP else AtDamage.MEET
     seen = visible(partition, committed_only=committed_only, at_damage=at_damage)
-    return resolve(partition, _bound(partition, start), _bound(partition, end), seen, at_damage)
+    wanted = resolve(partition, _bound(partition, start), _bound(partition, end), seen, at_damage)
+    if corrupt is not Corrupt.SKIP:
+        check_replaced(wanted)
+    return wanted
 
 
 def _bound(partition: Partition, bound: Bound) -> OffsetBound:

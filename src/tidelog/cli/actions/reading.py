@@ -21,7 +21,7 @@ from tidelog.scanning.bounds import AtDamage, AtTime, OffsetBound, find_offset, 
 from tidelog.scanning.filters import RecordFilter
 from tidelog.scanning.losses import Corrupt, Loss
 from tidelog.scanning.partitions import Partition, find_partitions, look_steadily
-from tidelog.scanning.ranges import OffsetRange, plan_range
+from tidelog.scanning.ranges import OffsetRange, check_replaced, plan_range
 from tidelog.scanning.salvage import run_with
 from tidelog.scanning.tasks import ScanTask
 
@@ -106,6 +106,8 @@ class Selection:
 
     def plan(self, wanted: OffsetRange) -> list[ScanTask]:
         """The tasks that read a range."""
+        if self.damage.corrupt is not Corrupt.SKIP:
+            check_replaced(wanted)
         return plan_range(
             wanted,
             committed_only=self.committed_only,

@@ -37,8 +37,8 @@ from tidelog.records.record import STORED_COLUMNS, StoredRecord, from_arrow
 from tidelog.records.schema import Projection
 from tidelog.scanning.fetching import LogEnds, fetch, log_ends
 from tidelog.scanning.partitions import Partition, list_partitions, look_steadily
-from tidelog.scanning.ranges import OffsetRange, plan_range
-from tidelog.scanning.tasks import NO_END, run_task
+from tidelog.scanning.ranges import OffsetRange, check_replaced, plan_range
+from tidelog.scanning.tasks import NO_END, ScanTask, run_task
 from tidelog.scanning.timestamps import look_up_time
 from tidelog.storage import LOCAL, read_epoch_checkpoint
 from tidelog.storage.names import LEADER_EPOCH_FILE, DirectoryState
@@ -202,11 +202,12 @@ class ReadOnlyPartition:
     def _records(
         self, start: int, end: int, *, committed_only: bool, with_control: bool = False
     ) -> Iterator[StoredRecord]:
-        tasks = self._look(
-            lambda partition: plan_range(
-                OffsetRange(partition, start, end), committed_only=committed_only, with_control=with_control
-            )
-        )
+        def plan(partition: Partition) -> list[ScanTask]:
+            wanted = OffsetRange(partition, start, end)
+            check_replaced(wanted)
+            return plan_range(wanted, committed_only=committed_only, with_control=with_control)
+
+        tasks = self._look(plan)
         for task in tasks:
             for batch in run_task(task, _EVERYTHING):
                 yield from from_arrow(batch)

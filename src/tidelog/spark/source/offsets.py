@@ -13,7 +13,7 @@ from tidelog.errors import InvalidInputError
 from tidelog.scanning.bounds import AtDamage, AtTime, Visible, find_offset, visible
 from tidelog.scanning.losses import Corrupt
 from tidelog.scanning.partitions import Partition, list_partitions
-from tidelog.scanning.ranges import OffsetRange
+from tidelog.scanning.ranges import OffsetRange, replaced_within, replaced_words
 from tidelog.scanning.stability import salvaged_stable_offset, stable_offset
 from tidelog.spark.source.data_loss import LossPolicy
 from tidelog.spark.source.options import (
@@ -158,21 +158,10 @@ def range_of(partition: Partition, start: int, end: int, ends: LogEnds, policy: 
     for base in partition.missing_logs:
         if start <= base < end:
             policy.lost(f"the segment at offset {base} of {partition.url} has lost its log file")
-    _check_replaced(partition, start, end, ends, policy)
-    return OffsetRange(partition, start, end)
-
-
-def _check_replaced(partition: Partition, start: int, end: int, ends: LogEnds, policy: LossPolicy) -> None:
-    """Segments that a crash left without a name, while others took their place, are not seen: in the middle
-    of a log that looks like a gap that compaction leaves, and at its beginning like a later log start.
-    """
-    for base in partition.unfinished:
-        after = (one.base_offset for one in partition.segments if one.base_offset > base)
-        if base < end and start <= next(after, ends.log_end):
-            policy.lost(
-                f"replacing the segment at offset {base} of {partition.url} was cut short, and what it holds "
-                "is not seen: tidelog recover finishes it"
-            )
+    wanted = OffsetRange(partition, start, end)
+    for base in replaced_within(wanted):
+        policy.lost(replaced_words(partition, base))
+    return wanted
 
 
 def check_names(bound: Bound, option: str, partitions: list[Partition]) -> None:
