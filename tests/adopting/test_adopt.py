@@ -187,3 +187,19 @@ def test_an_adoption_that_is_cut_short_can_be_made_again(
             disk.operation(step) if step else 0
         )
         assert records(after, "own-0") == 1
+
+
+def test_a_source_in_use_is_told(source: Path, target: Path) -> None:
+    with tidelog.open(source):
+        found = run("adopt", source, "--topic", "orders", "--into", target, "--dry-run")
+    assert found.code == 0
+    assert f"{source} is in use: what is written to it from now on is not taken" in found.err
+    assert "in use" not in run("adopt", source, "--topic", "orders", "--into", target, "--dry-run").err
+
+
+def test_a_name_that_differs_in_a_dot_is_refused(source: Path, target: Path) -> None:
+    found = run("adopt", source, "--topic", "orders", "--rename", "golden.none", "--into", target)
+    assert found.code == 0, found.err
+    again = run("adopt", source, "--topic", "orders", "--rename", "golden_none", "--into", target)
+    assert again.code == 2
+    assert "'golden_none' collides with the topic 'golden.none'" in again.err

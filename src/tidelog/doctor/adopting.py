@@ -37,7 +37,7 @@ from tidelog.manager.store.survey import find_unknown
 from tidelog.storage import FileSystem, atomic_write, read_file
 from tidelog.storage.lock import LOCK_FILE, holder_of
 from tidelog.storage.metadata import format_id, random_id, read_partition_metadata
-from tidelog.storage.names import PARTITION_METADATA_FILE, is_internal_topic, validate_topic
+from tidelog.storage.names import PARTITION_METADATA_FILE, colliding_topic, is_internal_topic, validate_topic
 from tidelog.storage.removal import remove_tree
 from tidelog.storage.write_journal import read_journal
 from tidelog.types import TopicPartition
@@ -131,6 +131,7 @@ def plan_adoption(
         missing,
         tuple(commits),
         sources.next_producer_id,
+        sources.notes,
     )
 
 
@@ -184,6 +185,12 @@ def _check_metadata(fs: FileSystem, roots: Sequence[str], name: str, topic_id: u
     image = registry.image
     if name in image.topics:
         raise TopicExistsError(f"{home} has a topic {name!r} already: give it another name with --rename")
+    other = colliding_topic(name, image.topics)
+    if other is not None:
+        raise InvalidInputError(
+            f"{name!r} collides with the topic {other!r} of {home}: in a broker's metrics '.' and '_' are "
+            "the same. Give it another name with --rename"
+        )
     taken = [one.name for one in image.topics.values() if one.topic_id == topic_id]
     if taken:
         raise TopicExistsError(

@@ -17,6 +17,7 @@ from __future__ import annotations
 import enum
 import re
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -37,6 +38,7 @@ __all__ = [
     "PartitionDirectoryName",
     "SegmentFileName",
     "Transient",
+    "colliding_topic",
     "format_partition_directory",
     "format_segment_file",
     "is_internal_topic",
@@ -194,6 +196,12 @@ def validate_topic(topic: str) -> None:
     fault = topic_fault(topic)
     if fault is not None:
         raise InvalidInputError(fault)
+
+
+def colliding_topic(topic: str, others: Iterable[str]) -> str | None:
+    """Another topic whose metrics in a broker would have the same name, which Kafka refuses: `.` and `_`."""
+    plain = topic.replace(".", "_")
+    return next((one for one in others if one != topic and one.replace(".", "_") == plain), None)
 
 
 def is_internal_topic(topic: str) -> bool:

@@ -12,7 +12,7 @@ from tidelog.broker.errors import Code, RefusedError, code_of
 from tidelog.broker.handlers.configs import described_config
 from tidelog.config import LogConfig
 from tidelog.errors import ConfigError, InvalidInputError, TidelogError
-from tidelog.storage.names import validate_topic
+from tidelog.storage.names import colliding_topic, validate_topic
 
 __all__ = ["create_partitions", "create_topics", "delete_topics"]
 
@@ -68,12 +68,11 @@ def _check_name(broker: Broker, name: str) -> None:
         raise RefusedError(Code.INVALID_TOPIC_EXCEPTION, str(error)) from None
     if broker.catalog.topic(name) is not None:
         raise RefusedError(Code.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-    plain = name.replace(".", "_")
-    for other in broker.catalog.names():
-        if other.replace(".", "_") == plain:
-            raise RefusedError(
-                Code.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}"
-            )
+    other = colliding_topic(name, broker.catalog.names())
+    if other is not None:
+        raise RefusedError(
+            Code.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}"
+        )
 
 
 def _count(broker: Broker, asked: Any) -> int:

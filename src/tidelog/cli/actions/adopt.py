@@ -63,6 +63,8 @@ def adopt_topic(
         fill=fill,
         broker=options.broker,
     )
+    for note in plan.notes:
+        output.warn(note)
     with output.progress(plan.size, "adopting") as progress:
         if dry_run:
             outcomes = [run_job(job, advance=progress.advance) for job in plan.jobs]

@@ -47,6 +47,8 @@ def reconcile_to(
     for new in (target, losers):
         check_target(new, paths)
     found = find_sources([existing_directory(path) for path in paths], topics, _log_start(log_start))
+    for note in found.notes:
+        output.warn(note)
     if losers is not None and losers.exists() and (not losers.is_dir() or any(losers.iterdir())):
         raise UsageError(f"{losers} exists already: name a new or empty directory")
     aside = None if losers is None else str(losers.absolute())

@@ -27,7 +27,7 @@ from tidelog.manager.reconciling.reconciling import LogStart, reconcile_partitio
 from tidelog.scanning.partitions import Partition, find_partitions, in_words
 from tidelog.storage import LOCAL, FileSystem, LocalFileSystem
 from tidelog.storage.files import make_directories, parent
-from tidelog.storage.lock import LOCK_FILE, RootLock
+from tidelog.storage.lock import LOCK_FILE, RootLock, holder_of
 from tidelog.storage.metadata import format_id, random_id
 from tidelog.storage.removal import remove_tree
 from tidelog.types import TopicPartition
@@ -82,6 +82,8 @@ class Sources:
     cluster_id: str | None
     next_producer_id: int = 0
     roots: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = field(default=())
+    """What to know about the disks before they are trusted."""
 
 
 def find_sources(
@@ -102,6 +104,7 @@ def find_sources(
     if missing or not found:
         what = f"of topic {', '.join(sorted(missing))} " if missing else ""
         raise InvalidInputError(f"no partition {what}under {in_words(paths)}")
+    in_use = [root for root in roots if holder_of(root) is not None]
     images = [look_at_metadata(LOCAL, root).image for root in roots]
     ids = _topic_ids(found)
     configs: dict[str, Mapping[str, str]] = {}
@@ -128,6 +131,7 @@ def find_sources(
         clusters.pop() if len(clusters) == 1 else None,
         max((image.next_producer_id for image in images), default=0),
         tuple(roots),
+        tuple(f"{root} is in use: what is written to it from now on is not taken" for root in in_use),
     )
 
 
