@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import TYPE_CHECKING
 
 import hypothesis
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from tests.oracle import Oracle
 
 REQUIRE_ORACLE = "TIDELOG_REQUIRE_ORACLE"
+SLOW_UNTIL = "TIDELOG_SLOW_UNTIL"
+"""Seconds of the epoch from which on no slow test is begun, so that CI ends in time on a busy machine."""
 
 # A busy machine or a sanitizer makes examples slow; that is no failure.
 hypothesis.settings.register_profile(
@@ -45,6 +48,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "oracle" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.oracle)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a slow test that there is no time for; the summary counts it."""
+    until = os.environ.get(SLOW_UNTIL)
+    if until and item.get_closest_marker("slow") and time.time() > float(until):
+        pytest.skip(f"no time left ({SLOW_UNTIL}): make test-slow runs it")
 
 
 @pytest.fixture(scope="session")
