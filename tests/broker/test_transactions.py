@@ -369,6 +369,16 @@ def test_a_batch_of_transactions_is_verified_and_added() -> None:
     assert producer.producer_epoch == 0
 
 
+def test_a_batch_of_thousands_of_transactions_is_answered() -> None:
+    at = world()
+    one = {"producer_id": 1000, "producer_epoch": 0, "topics": [{"name": "t", "partitions": [0]}]}
+    asked = [{"transactional_id": f"none-{n}", "verify_only": n % 2 == 0, **one} for n in range(3000)]
+    answer = at.ask("add_partitions_to_txn", 5, transactions=asked)
+    assert [each.transactional_id for each in answer.results_by_transaction] == [
+        each["transactional_id"] for each in asked
+    ]
+
+
 def test_transactions_are_described_and_listed() -> None:
     at = world()
     producer = init(at)

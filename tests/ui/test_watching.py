@@ -100,3 +100,20 @@ def test_gathering_that_takes_long_is_followed_by_a_pause(tmp_path: Path) -> Non
 def test_a_root_that_has_gone_is_told(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="does not exist"):
         watched(tmp_path / "gone").current()
+
+
+def test_a_gathering_that_fails_for_a_moment_leaves_the_last_facts(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    shutil.copytree(CLEAN, root)
+    clock = Clock()
+    watch = FactsWatch([str(root)], lambda: clock.now)
+    first = watch.current()
+    (away := tmp_path / "away").mkdir()
+    root.rename(away / "root")
+    clock.now += 60.0
+    assert watch.current() is first
+    clock.now += 10.0
+    with pytest.raises(InvalidInputError, match="does not exist"):
+        watch.current()
+    (away / "root").rename(root)
+    assert watch.current().facts["totals"] == first.facts["totals"]

@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tidelog.errors import TidelogError
 from tidelog.report.facts import Progress, gather, look_locally
 from tidelog.scanning.partitions import Partition, list_partitions
 from tidelog.storage.fingerprints import directory_fingerprint
@@ -28,6 +29,8 @@ __all__ = ["FactsWatch", "Snapshot"]
 
 _REST = 4
 """How much longer than a gathering the pause after it is."""
+_PATIENCE_S = 5.0
+"""How long gathering may fail before that is told."""
 _REMOTE_PAUSE_S = 30.0
 
 
@@ -50,12 +53,16 @@ class FactsWatch:
         self._last: Snapshot | None = None
         self._seen: Mapping[str, int] = {}
         self._due = 0.0
+        self._failing_since: float | None = None
         self._partitions: dict[str, tuple[Any, dict[str, Any]]] = {}
         self.looks = 0
         """How many times a partition was looked at."""
 
     def current(self) -> Snapshot:
-        """The facts. Raises what gathering them raises, if there are none yet."""
+        """The facts; the last ones where gathering fails, as it may while a topic is deleted.
+
+        Raises what gathering them raises, if there are none yet or it has failed for some seconds.
+        """
         last = self._last
         if not self._turn.acquire(blocking=last is None):
             assert last is not None
@@ -63,7 +70,15 @@ class FactsWatch:
         try:
             if self._last is not None and self._clock() < self._due:
                 return self._last
-            return self._refresh()
+            found = self._refresh()
+            self._failing_since = None
+            return found
+        except (TidelogError, OSError):
+            now = self._clock()
+            self._failing_since = now if self._failing_since is None else self._failing_since
+            if self._last is None or now - self._failing_since > _PATIENCE_S:
+                raise
+            return self._last
         finally:
             self._turn.release()
 

@@ -47,17 +47,26 @@ def add_partitions_to_txn(
     waiting = list(message.transactions) if batched else [message]
     done: list[dict[str, Any]] = []
 
+    is_proceeding = False
+
     def proceed() -> Sequence[Effect]:
-        if len(done) < len(waiting):
-            return _add_one(waiting[len(done)], message.__version__, now_ms, topics, members, finish)
+        """Add one after the other until one has to wait for a write. No recursion: there may be thousands."""
+        nonlocal is_proceeding
+        effects: list[Effect] = []
+        is_proceeding = True
+        while (count := len(done)) < len(waiting):
+            effects += _add_one(waiting[count], message.__version__, now_ms, topics, members, finish)
+            if len(done) == count:
+                is_proceeding = False
+                return effects
         if batched:
-            return [Reply(asked.ticket, respond(message, results_by_transaction=done))]
+            return [*effects, Reply(asked.ticket, respond(message, results_by_transaction=done))]
         results = done[0]["topic_results"]
-        return [Reply(asked.ticket, respond(message, results_by_topic_v3_and_below=results))]
+        return [*effects, Reply(asked.ticket, respond(message, results_by_topic_v3_and_below=results))]
 
     def finish(name: str, errors: Mapping[Partition, ErrorCode]) -> Sequence[Effect]:
         done.append({"transactional_id": name, "topic_results": _topic_results(errors, message)})
-        return proceed()
+        return () if is_proceeding else proceed()
 
     return proceed()
 
