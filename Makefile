@@ -59,7 +59,7 @@ $(VENV)/.spark-classes: $(VENV)/.kernels $(VENV)/.dev
 	@touch $@
 
 test-slow: setup-dev $(VENV)/.spark-classes  ## run the long tests: fuzzing, sanitizers, kills, brokers
-	$(BIN)/python -m pytest -m slow -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest -m "slow and not soak" -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 soak: setup-dev  ## run the tests that take many minutes: a thread storm, the disks of whole clusters, fuzzing
 	$(BIN)/python -m pytest -m soak -v --durations=0 --durations-min=1 $(ARGS)

@@ -28,14 +28,11 @@ EQUIVALENT: dict[str, str] = {
 """The mutants that change nothing, by what they break, and why."""
 
 SAMPLE = (
-    "a new name is not noticed",
     "an offset index is not synced",
-    "a transaction index is not synced",
     "a flush leaves names out",
     "cleaned files are swapped before their names are safe",
     "indexes are swapped in before logs",
     "the segment that holds the recovery point is trusted",
-    "closing does not sync",
     "a deleted topic stays registered",
     "what was there before a bulk write is not synced",
 )

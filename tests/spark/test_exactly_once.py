@@ -24,12 +24,14 @@ def test_a_few_rounds_of_kills(tmp_path: Path) -> None:
     assert facts["kills"]
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1000)
-def test_fifty_of_two_hundred_rounds_are_killed_inside_the_commit_window(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "lives", [pytest.param(1, marks=pytest.mark.slow), pytest.param(4, marks=pytest.mark.soak)]
+)
+def test_a_quarter_of_the_rounds_is_killed_inside_the_commit_window(tmp_path: Path, lives: int) -> None:
     rounds = 0
-    for seed in range(4):
+    for seed in range(lives):
         (tmp_path / str(seed)).mkdir()
         facts = live(tmp_path / str(seed), 50, seed)
         rounds += facts["in_window"]
-    assert rounds >= 50
+    assert rounds >= 50 * lives // 4

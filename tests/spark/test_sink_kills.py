@@ -138,9 +138,9 @@ print("done")
 """
 
 
-def test_tasks_killed_at_random_write_every_row_once(oracle: Oracle, tmp_path: Path) -> None:
+@pytest.mark.parametrize("rounds", [6, pytest.param(20, marks=pytest.mark.soak)])
+def test_tasks_killed_at_random_write_every_row_once(oracle: Oracle, tmp_path: Path, rounds: int) -> None:
     require_spark()
-    rounds = 20
     command = [sys.executable, "-c", TASKS, str(tmp_path), str(rounds)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=1500, check=False)
     assert done.stdout.strip().endswith("done"), done.stderr[-3000:]

@@ -171,11 +171,13 @@ def published(tmp_path: Path) -> int:
     return read_journal(LOCAL, tmp_path / "root").sequence
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
+@pytest.mark.parametrize(
+    "kills", [pytest.param(6, marks=pytest.mark.slow), pytest.param(20, marks=pytest.mark.soak)]
+)
 def test_streams_killed_at_random_write_every_row_once(
-    spark: SparkSession, source: Source, tmp_path: Path
+    spark: SparkSession, source: Source, tmp_path: Path, kills: int
 ) -> None:
-    batches = kill_streams(tmp_path, 20)
+    batches = kill_streams(tmp_path, kills)
     run_stream(spark, tmp_path, partitions=3, recover=True)
     assert numbers_in(source, tmp_path / "root") == list(range(40 * batches))

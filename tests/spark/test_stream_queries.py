@@ -96,14 +96,16 @@ def test_the_streams_schema_and_errors(spark: SparkSession, source: Source, tmp_
         query.awaitTermination(60)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_a_query_killed_twenty_times_while_another_process_writes(
-    spark: SparkSession, tmp_path: Path
+@pytest.mark.parametrize(
+    "kills", [pytest.param(6, marks=pytest.mark.slow), pytest.param(20, marks=pytest.mark.soak)]
+)
+def test_a_query_killed_again_and_again_while_another_process_writes(
+    spark: SparkSession, tmp_path: Path, kills: int
 ) -> None:
     log, out = tmp_path / "log", tmp_path / "out"
     log.mkdir()
-    batches, kills = 4000, 20
+    batches = 200 * kills
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-m", "tests.spark.writer", str(log), str(batches), "0.05"]
     writer = subprocess.Popen(command, cwd=ROOT, env=environment)
