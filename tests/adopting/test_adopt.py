@@ -203,3 +203,11 @@ def test_a_name_that_differs_in_a_dot_is_refused(source: Path, target: Path) -> 
     again = run("adopt", source, "--topic", "orders", "--rename", "golden_none", "--into", target)
     assert again.code == 2
     assert "'golden_none' collides with the topic 'golden.none'" in again.err
+
+
+def test_deleted_records_are_no_contradiction(source: Path, tmp_path: Path) -> None:
+    with tidelog.open(source) as store:
+        store["orders"][0].delete_records(4)
+    told = adopted(source, "--topic", "orders", "--into", tmp_path / "new")
+    (first,) = (one for one in told if (one["about"], one["partition"]) == ("partition", 0))
+    assert (first["log_start_offset"], first["log_end_offset"], first["detail"]) == (4, 15, None)

@@ -168,7 +168,7 @@ def look_through(
     start = partition.log_start_offset
     end = max([walk.last + 1, start, *(one.base_offset for one in facts[-1:])])
     entries, unreadable = _checkpoint(partition)
-    lineage, notes = lineage_of(walk.runs, entries, end)
+    lineage, notes = lineage_of(walk.runs, entries, end, start)
     return Copy(
         number,
         partition,

@@ -79,12 +79,13 @@ class Lineage:
 
 
 def lineage_of(
-    runs: Sequence[EpochRun], entries: Iterable[EpochEntry], end: int
+    runs: Sequence[EpochRun], entries: Iterable[EpochEntry], end: int, log_start: int = 0
 ) -> tuple[Lineage, list[str]]:
     """The history of a copy, and what in it could not be believed.
 
     `runs` are those of its sound batches, by offset; `entries` what `leader-epoch-checkpoint` says; `end` is
-    the offset after the last sound batch.
+    the offset after the last sound batch. Records before `log_start` are deleted: the checkpoint then begins
+    there, though batches before it are still in the file.
     """
     kept = _in_line(runs)
     notes = [
@@ -103,7 +104,7 @@ def lineage_of(
             one.first < entry.start_offset if one.epoch >= entry.epoch else one.last >= entry.start_offset
             for one in kept
         ):
-            if entry.start_offset > kept[0].first:
+            if entry.start_offset > max(kept[0].first, log_start):
                 notes.append(
                     f"leader-epoch-checkpoint says that epoch {entry.epoch} begins at offset "
                     f"{entry.start_offset}; the batches there say otherwise, and are believed"
