@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import tidelog
+from tidelog.cli.actions.reading import select
 from tidelog.errors import DataLossError
 from tidelog.records import Record
 from tidelog.scanning.partitions import list_partitions
@@ -145,3 +146,15 @@ def test_a_partition_for_a_moment_in_both_roots_is_no_error(
     with RootLock(root):
         there = list_partitions([root, other])
     assert [one.url for one in there if not one.is_internal] == [f"{other}/t-0"]
+
+
+@pytest.mark.parametrize("before", range(12))
+def test_a_topic_that_is_deleted_meanwhile_is_left_out_of_many(
+    root: Path, restless: Restless, before: int
+) -> None:
+    with tidelog.open(root) as store:
+        store.create_topic("u", 1)[0].append([Record(b"u")])
+    restless.steps = [*[None] * before, lambda: shutil.rmtree(root / "t-0")]
+    found = select([str(root)])
+    names = [str(one.partition.topic_partition) for one in found.ranges]
+    assert names in (["t-0", "u-0"], ["u-0"])

@@ -9,13 +9,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pyarrow as pa
 
 from tidelog.cli.errors import FOUND_WRONG, UsageError
 from tidelog.cli.render.output import Output
 from tidelog.cli.render.units import parse_time
-from tidelog.errors import CorruptRecordError, OffsetOutOfRangeError
+from tidelog.errors import CorruptRecordError, DataLossError, OffsetOutOfRangeError
 from tidelog.records.schema import Projection
 from tidelog.scanning.bounds import AtDamage, AtTime, OffsetBound, find_offset, resolve, visible
 from tidelog.scanning.filters import RecordFilter
@@ -145,17 +146,22 @@ def select(
         raise UsageError(f"no partition {', '.join(map(str, partitions or ()))} under {', '.join(paths)}")
     ranges, faults = [], []
     for one in found:
-        asked, fault = look_steadily(
-            one,
-            lambda partition: _range(
-                partition,
-                start,
-                end,
-                _AT_DAMAGE[policy],
-                committed_only=committed_only,
-                alone=len(found) == 1,
-            ),
-        )
+        try:
+            asked, fault = look_steadily(
+                one,
+                lambda partition: _range(
+                    partition,
+                    start,
+                    end,
+                    _AT_DAMAGE[policy],
+                    committed_only=committed_only,
+                    alone=len(found) == 1,
+                ),
+            )
+        except DataLossError:
+            if len(found) == 1 or "://" in one.url or Path(one.url).is_dir():
+                raise
+            continue  # deleted since it was listed, as if it had been before
         ranges.append(asked)
         if fault is not None:
             faults.append(fault)
