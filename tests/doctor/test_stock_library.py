@@ -139,8 +139,8 @@ def boots(oracle: Oracle, disks: Mapping[str, Sequence[str]]) -> dict[str, str]:
             "log.dirs": ",".join(paths),
         }
         requests.append({"name": name, "properties": BROKER | own})
-    request = {"brokers": requests, "limit_s": 60}
-    answers = oracle.programs.ask("tidelog.oracle.Boots", request, limit_s=500, jvm=QUICK_JVM)
+    request = {"brokers": requests, "limit_s": 240}
+    answers = oracle.programs.ask("tidelog.oracle.Boots", request, limit_s=1500, jvm=QUICK_JVM)
     return {one["name"]: one["why"] for one in answers}
 
 
@@ -149,6 +149,7 @@ def disks_of(damage: Damage, place: Path) -> list[str]:
     return damaged(damage, place)
 
 
+@pytest.mark.soak
 def test_brokers_start_where_doctor_says_so_and_on_what_was_mended(oracle: Oracle, tmp_path: Path) -> None:
     rest = [one for one in DAMAGES if one not in GATHERED]
     if os.geteuid() == 0:  # who may read everything

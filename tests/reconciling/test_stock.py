@@ -95,6 +95,7 @@ def fill(oracle: Oracle, disks: list[Path]) -> tuple[set[bytes], set[bytes]]:
     return written, read
 
 
+@pytest.mark.soak
 def test_a_group_goes_on_after_reconciling_and_adopting(oracle: Oracle, tmp_path: Path) -> None:
     disks = [tmp_path / f"disk-{number}" for number in range(3)]
     written, read = fill(oracle, disks)
