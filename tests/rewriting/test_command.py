@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import run
+from tests.cli.command import Answer, run
 from tests.doctor.harming import flip, log
 from tests.rewriting.rewritten import files, records, root_with
 from tidelog.storage.lock import RootLock
@@ -18,8 +18,8 @@ def root(tmp_path: Path) -> Path:
     return root_with(tmp_path / "root", "golden-none-0", "golden-zstd-0")
 
 
-def lines(told: object) -> list[dict[str, object]]:
-    return [json.loads(line) for line in told.lines]  # type: ignore[attr-defined]  # a test's own type
+def lines(told: Answer) -> list[dict[str, object]]:
+    return [json.loads(line) for line in told.lines]
 
 
 def test_a_dry_run_is_what_then_happens(root: Path) -> None:
