@@ -11,7 +11,12 @@ _STORE = "manager/store/store.py"
 _MOVES = "manager/store/moves.py"
 _PARTITION = "manager/store/partition.py"
 _COMMITTING = "manager/publishing/committing.py"
-_PUBLISHING = ("manager/test_publishing_cut.py", "manager/test_publishing_faults.py", PROMISES)
+_PUBLISHING = (
+    "manager/test_publishing.py",
+    "manager/test_publishing_cut.py",
+    "manager/test_publishing_faults.py",
+    PROMISES,
+)
 _INTERRUPTED = ("durability/test_interrupted.py",)
 _TAKE = "            self.fs.unlink(self.file(CLEAN_SHUTDOWN_FILE))\n"
 

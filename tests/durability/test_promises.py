@@ -384,6 +384,26 @@ def test_checkpoints_of_two_threads_are_both_written(step: int) -> None:
         assert root.checkpoints[Checkpoint.LOG_STARTS] == {one: 1, other: 2}
 
 
+@pytest.mark.parametrize("first", ["flush", "truncate"])
+@pytest.mark.parametrize("step", range(1, 13))
+def test_a_flush_and_a_truncation_take_turns(first: str, step: int) -> None:
+    """Whichever comes between the other's steps: what is acknowledged after both survives a power cut."""
+    disk = CrashFileSystem()
+    fs = FaultyFileSystem(disk, lambda call: None)
+    partition = busy(opened(fs))
+    log = partition.log
+    target = log.segments.last.base_offset - 3
+    acts = {"flush": partition.flush, "truncate": lambda: log.truncate_to(target)}
+    second = "truncate" if first == "flush" else "flush"
+    with interrupted(fs, step, acts[second]):
+        acts[first]()
+    assert log.log_end_offset == target
+    assert log.recovery_point <= target
+    partition.append([Record(b"after both")], sync=True)
+    assert log.recovery_point == target + 1
+    settled(disk, where(partition))
+
+
 def test_a_lock_file_that_is_removed_is_held_again_under_its_name(tmp_path: Path) -> None:
     with recovered(tmp_path / "r", background=False) as store:
         store.create_topic("t")

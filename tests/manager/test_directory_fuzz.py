@@ -125,6 +125,7 @@ def test_directories(bases: list[Path], tmp_path: Path, part: int) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(7200)
 def test_very_many_directories(bases: list[Path], tmp_path: Path) -> None:
     outcomes = walk_all(bases, tmp_path, range(SEED, SEED + CASES))
     print(sorted(outcomes.items()))
@@ -175,5 +176,6 @@ def test_directories_through_the_command(bases: list[Path], tmp_path: Path) -> N
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(7200)
 def test_many_directories_through_the_command(bases: list[Path], tmp_path: Path) -> None:
     command_all(bases, tmp_path, range(SEED, SEED + COMMANDS))
