@@ -94,11 +94,54 @@ def test_files_that_others_have_changed_are_not_replaced(spark: SparkSession, ki
     names = [file.name for file in mine.files()]
     merge(spark, kind)
     with pytest.raises(LogLockedError, match=r"another writer has changed files of .*; nothing was added"):
-        kind.open().replace([], names)
+        kind.open().replace("data/mine", [], names)
     assert values(kind) == list(range(20))
     with pytest.raises(InvalidInputError, match="there is no table"):
         merge(spark, kind, target=f"{kind.target}-none")
     assert merge(spark, kind, target=f"{kind.target}-none", must_exist=False) == []
+
+
+@pytest.mark.parametrize("job", ["merge", "export"])
+def test_a_commit_whose_answer_is_lost_counts(
+    spark: SparkSession, kind: Kind, job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first attempt arrives, and is refused when it is sent again: its files are the table's by then."""
+    log = kind.directory / "log"
+    writer = LogWriter(log, "events", 0)
+    for run in range(2):
+        writer.append(numbers(10 * run, 10 * run + 10))
+        kind.export(spark, log, value_format="string")
+    lost = lose_answers(kind, monkeypatch)
+    if job == "merge":
+        merge(spark, kind)
+        assert len(kind.open().files()) == 1
+    else:
+        writer.append(numbers(20, 30))
+        kind.export(spark, log, value_format="string")
+    assert lost, "an answer was lost"
+    assert values(kind) == list(range(20 if job == "merge" else 30)), "the table's files are there"
+
+
+def lose_answers(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Have the library's commits arrive and seem refused; what has come of each."""
+    from deltalake import DeltaTable
+    from deltalake.exceptions import CommitFailedError
+    from pyiceberg.exceptions import CommitFailedException
+    from pyiceberg.table import Transaction
+
+    owner: Any = Transaction if kind.is_iceberg else DeltaTable
+    name = "commit_transaction" if kind.is_iceberg else "create_write_transaction"
+    refusal = CommitFailedException if kind.is_iceberg else CommitFailedError
+    commit = getattr(owner, name)
+    lost: list[str] = []
+
+    def arrives(*given: Any, **more: Any) -> None:
+        commit(*given, **more)
+        lost.append(name)
+        raise refusal("the version is there already")
+
+    monkeypatch.setattr(owner, name, arrives)
+    return lost
 
 
 def test_rows_that_others_have_deleted_stay_deleted(spark: SparkSession, kind: Kind) -> None:
@@ -114,7 +157,7 @@ def test_rows_that_others_have_deleted_stay_deleted(spark: SparkSession, kind: K
     names = [file.name for file in mine.files()]
     _delete_a_row(Path(kind.target), names[0])
     with pytest.raises(InvalidInputError, match="has deletion vectors: rewrite its files first"):
-        mine.replace([], names)
+        mine.replace("data/mine", [], names)
 
 
 def _delete_a_row(table: Path, name: str) -> None:

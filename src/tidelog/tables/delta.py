@@ -26,7 +26,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from tidelog.errors import InvalidInputError, LogLockedError
+from tidelog.errors import InvalidInputError
 from tidelog.tables.changes import plain_path
 from tidelog.tables.table import (
     BY_KEY_COLUMNS,
@@ -35,6 +35,7 @@ from tidelog.tables.table import (
     LiveFile,
     changed_partitions,
     check_partition_by,
+    commit_to,
     overtaken,
     rewritten,
 )
@@ -49,7 +50,6 @@ __all__ = ["ANOTHER", "Delta"]
 ANOTHER = "another one"
 """Stands for the id of a topic that was exported under the same name."""
 
-_ATTEMPTS = 20
 _NO_ID = "-"
 _ENDED = -1
 _BUCKETS = "tidelog:buckets"
@@ -201,37 +201,24 @@ class Delta:
         moved = changed_partitions(before, after)
         ids = {name: after.ids.get(name) for name in moved}
         schema = self.schema()
-        for attempt in range(_ATTEMPTS):
+
+        def commit() -> None:
             now = self.done(ids)
             if any(now.offsets.get(name) != before.offsets.get(name) for name in moved):
-                if attempt and self.refers_to(run):
-                    return  # committed, and then failed to write a checkpoint
                 raise overtaken(self.name)
             check_fits(self.name, self.schema() or pa.schema([]), schema or pa.schema([]))
-            try:
-                self._commit(files, self._removals(removed), _transactions(moved, before, after))
-            except CommitFailedError as error:
-                refused = error
-            else:
-                self.refresh()
-                return
-            self.refresh()
-        raise LogLockedError(f"{self.name} took no commit in {_ATTEMPTS} attempts; run it again") from refused
+            self._commit(files, self._removals(removed), _transactions(moved, before, after))
 
-    def replace(self, files: Sequence[DataFile], removed: Sequence[str]) -> None:
+        commit_to(self, commit, CommitFailedError, run)
+
+    def replace(self, run: str, files: Sequence[DataFile], removed: Sequence[str]) -> None:
         """Commit, again and again as long as the files are there."""
         from deltalake.exceptions import CommitFailedError
 
-        for _ in range(_ATTEMPTS):
-            try:
-                self._commit(files, self._removals(removed, data_change=False), [], data_change=False)
-            except CommitFailedError as error:
-                refused = error
-            else:
-                self.refresh()
-                return
-            self.refresh()
-        raise LogLockedError(f"{self.name} took no commit in {_ATTEMPTS} attempts; run it again") from refused
+        def commit() -> None:
+            self._commit(files, self._removals(removed, data_change=False), [], data_change=False)
+
+        commit_to(self, commit, CommitFailedError, run)
 
     def refers_to(self, directory: str) -> bool:
         """Whether the table has files in a directory."""

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tidelog.errors import DataLossError, InvalidInputError, LogLockedError
+from tidelog.errors import DataLossError, InvalidInputError
 from tidelog.tables.changes import plain_path
 from tidelog.tables.iceberg_catalog import catalog_of, load_table, with_ids
 from tidelog.tables.iceberg_offsets import NO_ID, OFFSETS, moved_offsets, offsets_text, parse_offsets
@@ -36,6 +36,7 @@ from tidelog.tables.table import (
     LiveFile,
     changed_partitions,
     check_partition_by,
+    commit_to,
     overtaken,
     rewritten,
 )
@@ -49,7 +50,6 @@ __all__ = ["Iceberg"]
 
 _BUCKETS = "tidelog.buckets"
 _EPOCH = date(1970, 1, 1)
-_ATTEMPTS = 20
 _RETRIES = "commit.retry.num-retries"
 
 
@@ -183,17 +183,11 @@ class Iceberg:
         """Add what the table does not have, by name, and widen types."""
         from pyiceberg.exceptions import CommitFailedException
 
-        for _ in range(_ATTEMPTS):
-            try:
-                with self._there().update_schema() as update:
-                    update.union_by_name(schema)
-            except CommitFailedException as error:
-                refused = error
-                self.refresh()
-            else:
-                self.refresh()
-                return
-        raise LogLockedError(f"{self.name} took no commit in {_ATTEMPTS} attempts; run it again") from refused
+        def commit() -> None:
+            with self._there().update_schema() as update:
+                update.union_by_name(schema)
+
+        commit_to(self, commit, CommitFailedException)
 
     def file_schema(self, schema: pa.Schema) -> pa.Schema:
         """Columns have the table's field ids."""
@@ -222,46 +216,35 @@ class Iceberg:
         moved = changed_partitions(before, after)
         gone = [name for name in before.offsets if name not in after.offsets]
         schema = self.schema()
-        for _ in range(_ATTEMPTS):
+
+        def commit() -> None:
             now = self.done({})
             if any(now.offsets.get(name) != before.offsets.get(name) for name in [*moved, *gone]) or any(
                 now.ids.get(name) != before.ids.get(name) for name in [*moved, *gone]
             ):
                 raise overtaken(self.name)
             check_fits(self.name, self.schema() or pa.schema([]), schema or pa.schema([]))
-            try:
-                self._commit(files, moved_offsets(now, after, moved, gone), removed)
-            except CommitFailedException as error:
-                refused = error
-            else:
-                self.refresh()
-                return
-            self.refresh()
-        raise LogLockedError(f"{self.name} took no commit in {_ATTEMPTS} attempts; run it again") from refused
+            self._commit(files, moved_offsets(now, after, moved, gone), removed)
 
-    def replace(self, files: Sequence[DataFile], removed: Sequence[str]) -> None:
+        commit_to(self, commit, CommitFailedException, run)
+
+    def replace(self, run: str, files: Sequence[DataFile], removed: Sequence[str]) -> None:
         """Commit, again and again as long as the files are there."""
         from pyiceberg.exceptions import CommitFailedException
 
-        for _ in range(_ATTEMPTS):
+        def commit() -> None:
             table = self._there()
             state = self._state()
             kept = {OFFSETS: json.dumps(state, separators=(",", ":"))} if state else {}
             transaction = table.transaction()
-            try:
-                with _replacing(transaction, table.io, kept) as snapshot:
-                    for file in files:
-                        snapshot.append_data_file(self._data_file(table, file))
-                    for gone in self._facts(removed):
-                        snapshot.delete_data_file(gone)
-                transaction.commit_transaction()
-            except CommitFailedException as error:
-                refused = error
-            else:
-                self.refresh()
-                return
-            self.refresh()
-        raise LogLockedError(f"{self.name} took no commit in {_ATTEMPTS} attempts; run it again") from refused
+            with _replacing(transaction, table.io, kept) as snapshot:
+                for file in files:
+                    snapshot.append_data_file(self._data_file(table, file))
+                for gone in self._facts(removed):
+                    snapshot.delete_data_file(gone)
+            transaction.commit_transaction()
+
+        commit_to(self, commit, CommitFailedException, run)
 
     def refers_to(self, directory: str) -> bool:
         """Whether the table has files in a directory."""

@@ -8,7 +8,7 @@ matter: they are kept.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -29,6 +29,7 @@ __all__ = [
     "TableFormat",
     "changed_partitions",
     "check_partition_by",
+    "commit_to",
     "overtaken",
     "rewritten",
 ]
@@ -40,6 +41,7 @@ BY_KEY_COLUMNS = ("topic", "partition", "bucket")
 """What a table by key is partitioned by."""
 DEFAULT_BUCKETS = 16
 MAX_BUCKETS = 4096
+_ATTEMPTS = 20
 
 
 class TableFormat(enum.StrEnum):
@@ -172,10 +174,10 @@ class Table(Protocol):
         `run` is the directory that all files of this run are in, and no others.
         """
 
-    def replace(self, files: Sequence[DataFile], removed: Sequence[str]) -> None:
+    def replace(self, run: str, files: Sequence[DataFile], removed: Sequence[str]) -> None:
         """Put files in the place of others that have the same rows, in one commit; offsets stay.
 
-        LogLockedError if others have removed or rewritten one of them.
+        LogLockedError if others have removed or rewritten one of them. `run` is as for `append`.
         """
 
     def refers_to(self, directory: str) -> bool:
@@ -189,6 +191,26 @@ def changed_partitions(before: Done, after: Done) -> list[TopicPartition]:
         for name, offset in after.offsets.items()
         if before.offsets.get(name) != offset or before.ids.get(name) != after.ids.get(name)
     )
+
+
+def commit_to(table: Table, commit: Callable[[], None], refusal: type[Exception], run: str = "") -> None:
+    """Commit, and again as long as it is refused. The table is loaded anew before `commit` looks at it again.
+
+    A commit can arrive although its answer is lost. When it is sent again it is refused, for it is in its own
+    way: so a refused run whose files are in the table has succeeded.
+    """
+    for _ in range(_ATTEMPTS):
+        try:
+            commit()
+        except refusal as error:
+            refused = error
+            table.refresh()
+            if run and table.refers_to(run):
+                return
+        else:
+            table.refresh()
+            return
+    raise LogLockedError(f"{table.name} took no commit in {_ATTEMPTS} attempts; run it again") from refused
 
 
 def overtaken(name: str) -> LogLockedError:

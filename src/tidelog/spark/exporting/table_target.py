@@ -243,7 +243,7 @@ class TableTarget:
         files = [_data_file(row, file) for row in rows for file in row["files"]]
         self._may_remove = False
         try:
-            self._table.replace(files, removed)
+            self._table.replace(self.staging, files, removed)
         except LogLockedError:
             self._may_remove = True
             raise
