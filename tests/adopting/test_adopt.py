@@ -16,10 +16,12 @@ from tidelog import Record
 from tidelog.doctor.adopted_groups import GroupCommit, write_commits
 from tidelog.doctor.adopting import MANIFEST_FILE, adopt, plan_adoption
 from tidelog.errors import UncleanShutdownError
+from tidelog.layout.roots import look_at
 from tidelog.log import Log
 from tidelog.manager.metadata.files import read_cluster_metadata
 from tidelog.manager.store.opener import open_store
 from tidelog.storage import LOCAL, FileSystem
+from tidelog.storage.metadata import MetaProperties
 from tidelog.testing.builders import flip_bit
 from tidelog.testing.crash import CrashFileSystem, copy_tree
 
@@ -132,6 +134,26 @@ def test_an_unclean_root_and_a_second_disk_are_refused(source: Path, target: Pat
     assert "several disks" in found.err
     (target / ".kafka_cleanshutdown").unlink()
     assert "not closed in order" in run("adopt", source, "--topic", "orders", "--into", target).err
+
+
+def test_a_new_disk_of_a_node_gets_its_identity_and_its_metadata_counts(source: Path, tmp_path: Path) -> None:
+    with tidelog.open(tmp_path / "old") as store:
+        store.create_topic("or.ders")
+    properties = tmp_path / "server.properties"
+    properties.write_text(f"log.dirs={tmp_path / 'old'},{tmp_path / 'new'}\n")
+    chosen = (source, "--topic", "orders", "--into", tmp_path / "new", "--server-properties", properties)
+    assert "collides with the topic 'or.ders'" in run("adopt", *chosen, "--rename", "or_ders").err
+    adopted(*chosen)
+    with tidelog.open([tmp_path / "old", tmp_path / "new"]) as store:
+        assert sorted(store) == ["or.ders", "orders"]
+        assert store["orders"][0].log.log_end_offset == 15
+    assert read_meta(tmp_path / "new").cluster_id == read_meta(tmp_path / "old").cluster_id
+
+
+def read_meta(root: Path) -> MetaProperties:
+    found = look_at(LOCAL, str(root)).meta
+    assert found is not None
+    return found
 
 
 def test_a_damaged_log_is_refused_and_a_sound_copy_helps(source: Path, target: Path, tmp_path: Path) -> None:

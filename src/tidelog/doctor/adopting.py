@@ -36,7 +36,7 @@ from tidelog.manager.reconciling.rooting import Job, Sources, find_sources, run_
 from tidelog.manager.store.survey import find_unknown
 from tidelog.storage import FileSystem, atomic_write, read_file
 from tidelog.storage.lock import LOCK_FILE, holder_of
-from tidelog.storage.metadata import format_id, random_id, read_partition_metadata
+from tidelog.storage.metadata import MetaProperties, format_id, random_id, read_partition_metadata
 from tidelog.storage.names import PARTITION_METADATA_FILE, colliding_topic, is_internal_topic, validate_topic
 from tidelog.storage.removal import remove_tree
 from tidelog.storage.write_journal import read_journal
@@ -161,11 +161,11 @@ def _check_target(fs: FileSystem, roots: Sequence[str], name: str, topic_id: uui
                     f"{one}/{directory} exists already: give the topic another name (--rename), or see "
                     f"`tidelog doctor {one}` for what this directory is"
                 )
-    if root not in there or look_at(fs, root).meta is None:
-        if root in there and any(entry.name != LOCK_FILE for entry in fs.list(root)):
-            raise InvalidInputError(f"{root} is no root of a broker or store (it has no meta.properties)")
-        return
-    _check_metadata(fs, there, name, topic_id)
+    is_new = root not in there or look_at(fs, root).meta is None
+    if is_new and root in there and any(entry.name != LOCK_FILE for entry in fs.list(root)):
+        raise InvalidInputError(f"{root} is no root of a broker or store (it has no meta.properties)")
+    if _known_identity(fs, there) is not None:
+        _check_metadata(fs, there, name, topic_id)
 
 
 def _check_metadata(fs: FileSystem, roots: Sequence[str], name: str, topic_id: uuid.UUID) -> None:
@@ -197,6 +197,12 @@ def _check_metadata(fs: FileSystem, roots: Sequence[str], name: str, topic_id: u
             f"{home} has the topic id {format_id(topic_id)} already, as {taken[0]!r}: --rename gives the "
             "adopted topic an id of its own"
         )
+
+
+def _known_identity(fs: FileSystem, roots: Sequence[str]) -> MetaProperties | None:
+    """What the roots of a node say of it; None if all of them are new."""
+    found = (look_at(fs, one).meta for one in roots if fs.exists(one))
+    return next((one for one in found if one is not None), None)
 
 
 def _registry(fs: FileSystem, home: str) -> Registry:
@@ -244,8 +250,9 @@ def _held_roots(fs: FileSystem, paths: Sequence[str]) -> Iterator[list[Root]]:
     """The roots of one node under their locks; the first is made if it is missing."""
     with ExitStack() as stack:
         roots: list[Root] = []
+        told = _known_identity(fs, paths)
         for path in paths:
-            known = roots[0].identity if roots else None
+            known = roots[0].identity if roots else told
             roots.append(
                 stack.enter_context(
                     hold_root(
