@@ -161,3 +161,38 @@ def test_message_indexes_are_bounded() -> None:
     assert paths[:3].tolist() == [[0, -1], [2, -1], [0, 1]]
     assert at[:3].tolist() == [1, 3, 6]
     assert bad.tolist() == [False, False, False, True, True, True]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "values", "reasons"),
+    [
+        (("int32", "int64"), [[(1, 5)], [(1 << 40, 5)]], [None, None]),
+        (("int64", "int32"), [[(1 << 40, 5)], [(1, 5)]], [None, None]),
+        (
+            ("string", "int32"),
+            [None, [(1, 5)]],
+            ["the message does not fit: string does not fit int32", None],
+        ),
+    ],
+)
+def test_maps_whose_keys_have_other_types(
+    tmp_path: Path, kinds: tuple[str, str], values: list[Any], reasons: list[str | None]
+) -> None:
+    """Keys are widened as values are; those that cannot be are invalid, and do no harm to others."""
+    schemas = tmp_path / "schemas" / "orders-value"
+    schemas.mkdir(parents=True)
+    for number, kind in enumerate(kinds, 1):
+        text = f'syntax = "proto3"; message M {{ map<{kind}, int32> counts = 1; }}'
+        (schemas / f"{number}.proto").write_text(text)
+    keys = {"int32": b"\x08\x01", "int64": b"\x08" + varint(1 << 40), "string": b"\x0a\x01k"}
+    entries = [keys[kind] + b"\x10\x05" for kind in kinds]
+    with tidelog.open(tmp_path / "data") as store:
+        store.create_topic("orders")[0].append(
+            [Record(frame(at, b"\0\x0a" + varint(len(one)) + one)) for at, one in enumerate(entries, 1)]
+        )
+    asked = Values("protobuf", tmp_path / "schemas")
+    rows = tidelog.scan(tmp_path / "data", columns=["value"], values=asked).read_all().to_pylist()
+    assert [one["value"] for one in rows] == [None if one is None else {"counts": one} for one in values]
+    for one, reason in zip(rows, reasons, strict=True):
+        assert (one["value_error"] or "").startswith(reason or "")
+        assert (one["value_error"] is None) == (reason is None)

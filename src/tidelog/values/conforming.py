@@ -28,7 +28,7 @@ def conform(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if _types.is_list(array.type) and _types.is_list(kind):
         return _list(array, kind, conform(array.values, kind.value_type))
     if _types.is_map(array.type) and _types.is_map(kind):
-        inner = [array.keys, conform(array.items, kind.item_type)]
+        inner = [conform(array.keys, kind.key_type), conform(array.items, kind.item_type)]
         entries = pa.StructArray.from_arrays(inner, fields=[kind.key_field, kind.item_field])
         return _list(array, kind, entries)
     try:

@@ -101,7 +101,8 @@ def join(a: pa.DataType, b: pa.DataType, where: str = "value") -> pa.DataType:
     if _types.is_list(a) and _types.is_list(b):
         return pa.list_(join(a.value_type, b.value_type, f"{where}[]"))
     if _types.is_map(a) and _types.is_map(b):
-        return pa.map_(a.key_type, join(a.item_type, b.item_type, f"{where}{{}}"))
+        keys = join(a.key_type, b.key_type, f"{where}{{}}")
+        return pa.map_(keys, join(a.item_type, b.item_type, f"{where}{{}}"))
     return _join_scalars(a, b, where)
 
 
