@@ -173,6 +173,17 @@ def test_missing_partitions_are_filled_if_asked(source: Path, tmp_path: Path) ->
         assert [one.log.log_end_offset for one in store["orders"]] == [0, 15]
 
 
+def test_a_directory_with_a_number_of_any_size_is_told(source: Path, tmp_path: Path) -> None:
+    shutil.copytree(source / "orders-1", source / "orders-2000000000")
+    chosen = (source, "--topic", "orders", "--into", tmp_path / "new")
+    found = run("adopt", *chosen)
+    assert "partitions 2, 3, 4" in found.err
+    assert "1999999998 in all, of orders" in found.err
+    found = run("adopt", *chosen, "--fill")
+    assert "leave it out if it is not of this topic" in found.err
+    assert not (tmp_path / "new").exists()
+
+
 def records(fs: FileSystem, name: str) -> int:
     with Log.open(f"{ROOT}/{name}", clean=True, fs=fs) as log:
         return log.log_end_offset

@@ -20,6 +20,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from tidelog.config import LogConfig
 from tidelog.doctor.adopted_groups import GroupCommit, find_commits, write_commits
@@ -46,6 +47,8 @@ __all__ = ["MANIFEST_FILE", "Adoption", "adopt", "plan_adoption"]
 
 MANIFEST_FILE = ".tidelog-adopting.json"
 _STAGING = ".tidelog-adopting"
+_MOST_TOLD = 20
+_MOST_FILLED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +104,7 @@ def plan_adoption(
         raise InvalidInputError(f"{name} is a topic of Kafka's own: its records are about the old cluster")
     jobs = [job for job in sources.jobs if job.partition.topic == chosen]
     numbers = [job.partition.partition for job in jobs]
-    missing = tuple(sorted(set(range(max(numbers) + 1)) - set(numbers)))
-    if missing and not fill:
-        raise InvalidInputError(
-            f"partitions {', '.join(map(str, missing))} of {chosen} are not under {', '.join(paths)}: name "
-            "the disks that have them too, or let them be made empty (--fill)"
-        )
+    missing = _missing(chosen, numbers, paths, fill=fill)
     settings = {**sources.configs.get(chosen, {}), **(config or {})}
     LogConfig.from_properties(settings, (broker or BrokerConfig()).topic_defaults)
     topic_id = jobs[0].topic_id if rename is None else random_id()
@@ -133,6 +131,28 @@ def plan_adoption(
         sources.next_producer_id,
         sources.notes,
     )
+
+
+def _missing(topic: str, numbers: Sequence[int], paths: Sequence[str], *, fill: bool) -> tuple[int, ...]:
+    """The partitions below the largest that are not there, if they may be made; InvalidInputError else.
+
+    A directory's name can have any number, so they are counted before they are listed.
+    """
+    there = set(numbers)
+    count = max(numbers) + 1 - len(there)
+    found = (number for number in range(max(numbers)) if number not in there)
+    if count and not fill:
+        told = [*map(str, islice(found, _MOST_TOLD)), *([f"{count} in all,"] if count > _MOST_TOLD else [])]
+        raise InvalidInputError(
+            f"partitions {', '.join(told)} of {topic} are not under {', '.join(paths)}: name "
+            "the disks that have them too, or let them be made empty (--fill)"
+        )
+    if count > _MOST_FILLED:
+        raise InvalidInputError(
+            f"{count} partitions of {topic} below {max(numbers)} would have to be made empty: look at the "
+            f"directory {topic}-{max(numbers)}, and leave it out if it is not of this topic"
+        )
+    return tuple(found)
 
 
 def _one_topic(sources: Sources, wanted: str | None) -> str:
