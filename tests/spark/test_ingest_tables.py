@@ -229,6 +229,20 @@ def test_a_table_that_was_replaced_or_cut_off_is_refused(spark: SparkSession, ki
     assert values(kind) == [0, *range(10)]
 
 
+def test_a_table_that_was_put_back_to_an_older_state_is_refused(spark: SparkSession, kind: Kind) -> None:
+    """From a backup, say: what it adds from then on has the numbers of versions that were ingested."""
+    write(kind, numbers(0, 10))
+    shutil.copytree(kind.directory, f"{kind.directory}-backup")
+    write(kind, numbers(10, 20))
+    assert ingest(spark, kind) == 20
+    for entry in kind.directory.iterdir():
+        if (Path(f"{kind.directory}-backup") / entry.name).exists():
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+    shutil.copytree(f"{kind.directory}-backup", kind.directory, dirs_exist_ok=True)
+    with pytest.raises(InvalidInputError, match="ingest under another name to take the whole table again"):
+        ingest(spark, kind)
+
+
 def test_renamed_columns_of_iceberg_are_found_by_id(spark: SparkSession, tmp_path: Path) -> None:
     kind = Kind("iceberg", tmp_path)
     inner = pa.array(

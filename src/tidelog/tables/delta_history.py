@@ -70,7 +70,13 @@ class DeltaHistory:
 
     def since(self, version: str) -> Iterator[Change]:
         """The versions after one."""
-        for number in range(int(version) + 1, self._table.version() + 1):
+        last = self._table.version()
+        if int(version) > last:
+            raise InvalidInputError(
+                f"{self.name} is at version {last}, and version {version} was ingested before: it was "
+                "put back to an older state; ingest under another name to take the whole table again"
+            )
+        for number in range(int(version) + 1, last + 1):
             yield self.one(str(number))
 
     def _change(self, version: str, actions: list[dict[str, Any]]) -> Change:
