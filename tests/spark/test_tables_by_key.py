@@ -159,3 +159,27 @@ def test_keys_of_one_partition_spread_over_all_buckets() -> None:
 
     of_one = keys.filter(pa.array((hash_keys(keys) & 0x7FFFFFFF) % 16 == 3))
     assert len(set(buckets_of(of_one, 16).tolist())) == 16
+
+
+def test_a_file_that_cannot_be_taken_out_of_a_delta_table_is_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """deltalake escapes a name with escapes once more, and removes nothing: a key would have two rows."""
+    from deltalake import DeltaTable
+    from deltalake.transaction import AddAction, RemoveAction
+
+    kind = Kind("delta", tmp_path)
+    append(kind.directory / "log", 0, [(b"a", b"1")])
+    kind.export(spark, kind.directory / "log", by_key=True, buckets=1)
+    table = DeltaTable(kind.target)
+    (row,) = pa.table(table.get_add_actions()).to_pylist()
+    name = "by others%20.parquet"
+    (kind.location / row["path"]).rename(kind.location / name)
+    partition = {column: str(value) for column, value in row["partition"].items()}
+    remove = RemoveAction(row["path"], True, 0, row["size_bytes"], partition)
+    add = AddAction(name, row["size_bytes"], partition, 0, True, "{}")
+    table.create_write_transaction([remove, add], "append", table.schema(), list(partition))
+    append(kind.directory / "log", 0, [(b"a", b"2")])
+    with pytest.raises(InvalidInputError, match=r"whose names have escapes, such as by.*others"):
+        kind.export(spark, kind.directory / "log", by_key=True)
+    assert kind.read()["value"].to_pylist() == [b"1"]

@@ -307,10 +307,12 @@ def export_by_key(
     if sorted(row["split"] for row in changes) != list(range(splits)):
         raise DataLossError(f"Spark answered {len(changes)} reports for {splits} splits; nothing was added")
     files = held.files()
-    if any("bucket" not in file.values for file in files):
-        raise InvalidInputError(
-            f"{held.url} has files that are not partitioned by bucket: rewrite them first"
-        )
+    for file in files:
+        if file.is_foreign or "bucket" not in file.values:
+            raise InvalidInputError(
+                f"{held.url} has files that are not partitioned by bucket, or whose names have escapes, such "
+                f"as {file.name}: rewrite them first"
+            )
     wanted = bucket_splits(changes, files)
     apply = BucketWork(work.target, work.staging, work.layout, work.settings)
     buckets = run(apply, wanted, BUCKET_SCHEMA)
