@@ -21,7 +21,7 @@ def facts(*args: str) -> dict[str, Any]:
 
 
 def test_spark_gathers_the_same_facts() -> None:
-    assert facts("--spark", "local[2]") == facts()
+    assert facts("--records", "--spark", "local[2]") == facts("--records")
 
 
 def test_hours_are_those_of_profile() -> None:

@@ -31,7 +31,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def golden() -> dict[str, Any]:
-    return gather(GOLDEN / "clean", examine=True)
+    return gather(GOLDEN / "clean", examine=True, records=True)
 
 
 @pytest.fixture
@@ -85,12 +85,23 @@ def test_the_golden_root_has_every_section(opened: Tab, golden: dict[str, Any]) 
     assert "golden-group" in text
     for name in golden["partitions"]["path"]:
         go(opened, f"#/partition/{Path(name).name}")
-        assert {"segments", "epochs", "activity", "retention", "findings"} <= set(sections(opened))
+        assert {"segments", "epochs", "activity", "keys", "retention", "findings"} <= set(sections(opened))
         assert opened.run("document.querySelector('h1 bdi').textContent") == Path(name).name
     go(opened, "#/topic/golden-txn")
     assert "partitions" in sections(opened)
     go(opened, "#/partition/none-7")
     assert "no partition" in opened.run("document.querySelector('main').innerText")
+
+
+def test_compression_and_keys(opened: Tab, browser: Browser, tmp_path: Path) -> None:
+    go(opened, "#/partition/golden-zstd-0")
+    text = opened.run("document.querySelector('main').textContent")
+    assert "compression ratio" in text
+    assert "Most frequent keys" in text
+    with browser.tab() as tab:
+        tab.open(written(gather(GOLDEN / "clean"), tmp_path))
+        assert "with --records" in tab.run("document.querySelector('#skew').textContent")
+        assert_quiet(tab)
 
 
 def test_every_figure_has_a_table(opened: Tab) -> None:

@@ -1,6 +1,7 @@
 """The facts of a report: roots, topics, partitions and what is in them, as tables of columns, ready for JSON.
 
 1. The partitions under the paths are listed; each is looked at by itself, on threads or by a Spark task.
+   Headers are read; records only if they are asked for.
 2. Doctor examines the disks, if it is asked to: that reads every byte, where the rest reads headers.
 3. Groups, retention and totals are told from what was found.
 
@@ -39,9 +40,11 @@ FORMAT = 1
 _THREADS = 4
 _REMOTE_THREADS = 16
 _DENSITY_VALUES = 60_000
-_NESTED = frozenset({"segments", "hours", "hour_width", "codecs", "producers", "transactions", "epochs"})
+_NESTED = frozenset(
+    {"segments", "hours", "hour_width", "codecs", "producers", "transactions", "epochs", "keys"}
+)
 """What a partition's facts have as rows, which become tables of their own."""
-_CODEC_COLUMNS = ("codec", "batches", "bytes", "records")
+_CODEC_COLUMNS = ("codec", "batches", "bytes", "records", "uncompressed_bytes", "compression_ratio")
 _PRODUCER_COLUMNS = ("producer_id", "batches", "records", "bytes", "epoch", "last_timestamp")
 
 Progress = Callable[[int, int], None]
@@ -57,6 +60,7 @@ class Look(Protocol):
         columns: int,
         known: Mapping[int, Coordinated] | None,
         progress: Progress,
+        records: bool,
     ) -> list[dict[str, Any]]:
         """The facts of each partition, in order."""
 
@@ -67,13 +71,15 @@ def gather(
     threads: int | None = None,
     progress: Progress = lambda done, total: None,
     examine: bool = False,
+    records: bool = False,
     now_ms: int | None = None,
     config: BrokerConfig | None = None,
     look: Look | None = None,
 ) -> dict[str, Any]:
     """The facts of roots and partitions, ready for JSON; InvalidInputError if a path is neither.
 
-    With `examine`, doctor looks at local disks too, which checks every checksum. `config` has the broker's
+    With `examine`, doctor looks at local disks too, which checks every checksum. With `records`, records are
+    decoded: how well they are compressed, and which keys come how often. `config` has the broker's
     defaults of topics. `look` looks at the partitions; by default `threads` of this process do.
     """
     named = [str(one) for one in ([paths] if isinstance(paths, (str, Path)) else paths)]
@@ -85,7 +91,7 @@ def gather(
     tally = _Tally(size * (2 if examine else 1), progress)
     columns = min(max(_DENSITY_VALUES // max(len(partitions), 1), 10), 60)
     look = look or partial(look_locally, threads=threads)
-    found = look(partitions, columns, _coordinated(partitions), tally.reach)
+    found = look(partitions, columns, _coordinated(partitions), tally.reach, records)
     verdicts = None
     if examine:
         alone = [one.url for one in partitions if one.is_named]
@@ -96,6 +102,7 @@ def gather(
         "now_ms": now_ms,
         "paths": named,
         "is_examined": examine,
+        "has_records": records,
         "roots": root_table(roots, partitions, verdicts),
         **_tables(found, verdicts),
         "groups": group_table(partitions),
@@ -160,6 +167,7 @@ def _tables(found: Sequence[dict[str, Any]], verdicts: Verdicts | None) -> dict[
         "partitions": partitions,
         "segments": numbered(SEGMENT_COLUMNS, found, "segments"),
         "codecs": numbered(_CODEC_COLUMNS, found, "codecs"),
+        "keys": numbered(("key", "records"), found, "keys"),
         "producers": numbered(_PRODUCER_COLUMNS, found, "producers"),
         "transactions": numbered(TRANSACTION_COLUMNS, found, "transactions"),
         "epochs": numbered(("epoch", "start_offset"), found, "epochs"),
@@ -202,6 +210,7 @@ def look_locally(
     columns: int,
     known: Mapping[int, Coordinated] | None,
     progress: Progress,
+    records: bool = False,
     *,
     threads: int | None = None,
 ) -> list[dict[str, Any]]:
@@ -217,4 +226,6 @@ def look_locally(
 
     remote = any("://" in one.url for one in partitions)
     with ThreadPoolExecutor(threads or (_REMOTE_THREADS if remote else _THREADS)) as pool:
-        return list(pool.map(lambda one: partition_facts(one, columns, known, advance), partitions))
+        return list(
+            pool.map(lambda one: partition_facts(one, columns, known, advance, records=records), partitions)
+        )

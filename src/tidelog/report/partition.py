@@ -9,6 +9,7 @@ import numpy as np
 
 from tidelog.errors import DataLossError, InvalidIndexError, TidelogError
 from tidelog.manager.coordinators.transactions import Coordinated, TransactionRow, partition_rows
+from tidelog.report.contents import read_contents
 from tidelog.report.counts import Counts
 from tidelog.scanning.partitions import Partition, look_steadily
 from tidelog.scanning.pictures import Floats, Picture, SegmentPicture, look_at
@@ -51,8 +52,10 @@ def partition_facts(
     columns: int,
     known: Mapping[int, Coordinated] | None = None,
     advance: Callable[[int], None] = lambda size: None,
+    *,
+    records: bool = False,
 ) -> dict[str, Any]:
-    """What a partition's files tell, headers and indexes only; ready for JSON.
+    """What a partition's files tell, headers and indexes, and with `records` the records; ready for JSON.
 
     `columns` is how many values tell of how full its offsets are. `known` are the coordinators' transactions
     by producer id; None if no coordinator's topic is there.
@@ -61,7 +64,8 @@ def partition_facts(
     def look(one: Partition) -> dict[str, Any]:
         counts = Counts(one.log_start_offset)
         picture = look_at(one, columns, meet=counts.meet)
-        return _told(one, picture) | counts.facts() | {"epochs": _epochs(one)}
+        told = _told(one, picture) | counts.facts() | {"epochs": _epochs(one)}
+        return _with_contents(told, read_contents(one) if records else None)
 
     size = sum(segment.size for segment in partition.segments)
     facts = look_steadily(partition, look)
@@ -95,6 +99,26 @@ def _told(partition: Partition, picture: Picture) -> dict[str, Any]:
         "entries": _rounded(picture.entries),
         "segments": [_segment(one) for one in picture.segments],
     }
+
+
+def _with_contents(told: dict[str, Any], contents: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Codecs with what their batches were before, and keys; None in their place if no record was read."""
+    if contents is None:
+        unknown: dict[str, Any] = {
+            "null_keys": None,
+            "keyed_records": None,
+            "distinct_keys": None,
+            "keys": [],
+        }
+        return told | unknown | {"codecs": [[*row, None, None] for row in told["codecs"]]}
+    sizes = contents["uncompressed"]
+    codecs = [[*row, *_compression(*sizes.get(row[0], (0, 0)))] for row in told["codecs"]]
+    return told | {name: contents[name] for name in contents if name != "uncompressed"} | {"codecs": codecs}
+
+
+def _compression(size: int, whole: int) -> tuple[int, float | None]:
+    """The uncompressed size, and how many times the size on disk it is."""
+    return whole, round(whole / size, 3) if size else None
 
 
 def _segment(one: SegmentPicture) -> list[Any]:

@@ -106,7 +106,7 @@ class FactsWatch:
         return found
 
     def _look(
-        self, partitions: Sequence[Partition], columns: int, known: Any, progress: Progress
+        self, partitions: Sequence[Partition], columns: int, known: Any, progress: Progress, records: bool
     ) -> list[dict[str, Any]]:
         """As `look_locally`; a partition that has not changed is not looked at again."""
         around = columns, None if known is None else repr(sorted(known.items(), key=lambda item: item[0]))
@@ -119,9 +119,8 @@ class FactsWatch:
             if self._partitions.get(one.url, (None,))[0] != mark
         ]
         self.looks += len(stale)
-        fresh = dict(
-            zip((one.url for one in stale), look_locally(stale, columns, known, progress), strict=True)
-        )
+        looked = look_locally(stale, columns, known, progress, records)
+        fresh = {one.url: facts for one, facts in zip(stale, looked, strict=True)}
         self._partitions = {
             one.url: (mark, fresh[one.url] if one.url in fresh else self._partitions[one.url][1])
             for one, mark in zip(partitions, marks, strict=True)

@@ -28,6 +28,7 @@ def write_report(
     output: Output,
     *,
     doctor: bool,
+    records: bool,
     now: str | None,
     properties: Path | None,
     master: str | None,
@@ -38,6 +39,7 @@ def write_report(
     logging.getLogger("tidelog").setLevel(logging.CRITICAL)  # what is found is in the facts
     asked: dict[str, Any] = {
         "examine": doctor,
+        "records": records,
         "now_ms": start_time(now),
         "config": RootOptions(properties).broker,
     }

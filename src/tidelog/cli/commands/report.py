@@ -24,6 +24,10 @@ def report(
     doctor: Annotated[
         bool, Option("--doctor", help="Have doctor examine local disks too, which reads every byte.")
     ] = False,
+    records: Annotated[
+        bool,
+        Option("--records", help="Decode records, too: tell how well they are compressed, and key skew."),
+    ] = False,
     now: Annotated[
         str | None,
         Option("--now", metavar="TIME", help="The time that retention is told for.", show_default="now"),
@@ -37,8 +41,8 @@ def report(
 
     The page shows topics by size and health, each partition's segments by offset and time, codecs, producers,
     transactions, damage, what retention will delete when, and the lag of groups. Batch headers and indexes
-    are read, and no record is decoded. An earlier report is replaced; any other file is not. The exit code is
-    1 if something is damaged.
+    are read; no record is decoded without --records. An earlier report is replaced; any other file is not.
+    The exit code is 1 if something is damaged.
     """
     if output is None and not json:
         raise BadParameter("name the page with -o FILE, or ask for --json")
@@ -51,6 +55,7 @@ def report(
             output,
             make_output(json=json),
             doctor=doctor,
+            records=records,
             now=now,
             properties=server_properties,
             master=spark,

@@ -19,7 +19,7 @@ function topicView(name) {
       tile('missing offsets', count(total(parts, 'missing_offsets'))), tile('damaged', count(parts.filter((one) => one.is_damaged).length), parts.some((one) => one.is_damaged) ? 'bad' : '')),
     section('partitions', 'Partitions', figure('Records by partition', 'Records by partition', 200, () => bars(items, count), () => table('Records by partition', partColumns(), parts), 'click to look closer'),
       timeline(parts), table('Partitions', partColumns(), parts)),
-    activitySection('activity', parts, 'name'), batchesSection('batches', parts), producersSection('producers', parts), transactionsSection('transactions', parts), retentionSection('retention', parts),
+    activitySection('activity', parts, 'name'), batchesSection('batches', parts), keysSection('keys', parts), producersSection('producers', parts), transactionsSection('transactions', parts), retentionSection('retention', parts),
     findingsSection('findings', parts.flatMap((part) => part.findings)));
 }
 
@@ -108,7 +108,7 @@ function partitionView(slug) {
       timeline([part]),
       segments.length ? figure('Index density', 'Bytes of log for each index entry', 180, () => bars(segments.map((row) => ({ name: String(row.base_offset), value: row.offset_entries ? Math.round(row.size_bytes / row.offset_entries) : 0, tip: [['offset index entries', count(row.offset_entries)], ['time index entries', count(row.time_entries)], ['log', bytes(row.size_bytes)]] })), bytes), () => table('Index density', SEGMENT(), segments)) : null,
       table('Segments', SEGMENT(), segments)),
-    activitySection('activity', [part], 'name'), batchesSection('batches', [part]), producersSection('producers', [part]), transactionsSection('transactions', [part]),
+    activitySection('activity', [part], 'name'), batchesSection('batches', [part]), keysSection('keys', [part]), producersSection('producers', [part]), transactionsSection('transactions', [part]),
     section('epochs', 'Leader epochs', table('Leader epochs', [number('epoch', 'epoch'), number('start offset', 'start_offset')], model.epochs.get(part.at) ?? [])),
     retentionSection('retention', [part]),
     section('groups', 'Groups and lag', table('Groups', [text('group', 'group'), text('state', 'state'), number('committed', 'committed_offset'), number('log end', 'log_end_offset'), number('lag', 'lag'), moment('committed at', 'committed_ms')], lags)),

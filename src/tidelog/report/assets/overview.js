@@ -28,7 +28,7 @@ function understand() {
   });
   const of = (name) => grouped(rows(facts[name]), 'at');
   model = {
-    partitions, findings, topics, groups: rows(facts.groups), segments: of('segments'), hours: of('hours'), codecs: of('codecs'), producers: of('producers'),
+    partitions, findings, topics, groups: rows(facts.groups), segments: of('segments'), hours: of('hours'), codecs: of('codecs'), keys: of('keys'), producers: of('producers'),
     transactions: of('transactions'), epochs: of('epochs'), retention: new Map(rows(facts.retention).map((one) => [one.at, one])), going: of('going'),
   };
 }
@@ -150,13 +150,18 @@ function choice(what, names, changed) {
   return make('span', { class: 'switch', role: 'group', 'aria-label': what }, buttons);
 }
 
+/** How many times its size on disk a codec's data is uncompressed. */
+const ratio = (row) => row.uncompressed / Math.max(row.bytes, 1);
+const UNREAD = 'Run the report with --records for compression ratios and keys: that decodes records.';
+
 function batchesSection(id, parts) {
   const codecs = [...grouped(gather(model.codecs, parts), 'codec')]
-    .map(([codec, list]) => ({ codec, batches: total(list, 'batches'), bytes: total(list, 'bytes'), records: total(list, 'records') }))
+    .map(([codec, list]) => ({ codec, batches: total(list, 'batches'), bytes: total(list, 'bytes'), records: total(list, 'records'), uncompressed: total(list, 'uncompressed_bytes') }))
     .sort((one, other) => other.bytes - one.bytes);
   const columns = [text('codec', 'codec'), size('bytes', 'bytes'), number('batches', 'batches'), number('records', 'records'),
     ['bytes a record', (row) => row.bytes / Math.max(row.records, 1), (row) => bytes(Math.round(row.bytes / Math.max(row.records, 1))), 'number']];
-  const items = codecs.map((row) => ({ name: row.codec, value: row.bytes, tip: [['bytes', bytes(row.bytes)], ['batches', count(row.batches)], ['records', count(row.records)], ['bytes a record', bytes(Math.round(row.bytes / Math.max(row.records, 1)))]] }));
+  if (facts.has_records) columns.push(size('uncompressed', 'uncompressed'), ['compression ratio', (row) => ratio(row), (row) => ratio(row).toFixed(2), 'number']);
+  const items = codecs.map((row) => ({ name: row.codec, value: row.bytes, tip: [['bytes', bytes(row.bytes)], ['batches', count(row.batches)], ['records', count(row.records)], ['bytes a record', bytes(Math.round(row.bytes / Math.max(row.records, 1)))], ...(facts.has_records ? [['compression ratio', ratio(row).toFixed(2)]] : [])] }));
   return section(id, 'Codecs and sizes', codecs.length ? [
     figure('Codecs', 'Bytes by codec', 40 + 34 * items.length + 20, () => bars(items, bytes, true), () => table('Codecs', columns, codecs)),
     make('div', { class: 'pair' }, histogram('Batch sizes', 'batch_sizes', 'batches', parts), histogram('Record sizes', 'record_sizes', 'records', parts, 'on disk, the average of their batch')),
@@ -179,8 +184,23 @@ function skewSection() {
   return section('skew', 'Skew across partitions', make('p', {}, 'Records of the fullest partition, compared with the average: 1 is even.'), table('Skew', [
     ['topic', (row) => row.topic, (row) => link(row.href, row.topic), ''], ['skew', (row) => row.skew, (row) => row.skew.toFixed(2), 'number'],
     number('fullest', 'largest'), ['average', (row) => row.mean, (row) => count(Math.round(row.mean)), 'number'], number('emptiest', 'smallest'), number('partitions', 'partitions'),
-  ], list));
+  ], list), keys(model.partitions.filter((part) => part.state === 'live' && !part.is_internal)));
 }
+
+/** How keys are spread over partitions, and those that come most often. */
+function keys(parts) {
+  if (!facts.has_records) return make('p', { class: 'none' }, UNREAD);
+  const share = (part, found) => (found ? found / Math.max(part.keyed_records, 1) : 0);
+  const percent = (value) => (100 * value).toFixed(1) + ' %';
+  const list = parts.filter((part) => part.keyed_records || part.null_keys).map((part) => ({ ...part, top: share(part, model.keys.get(part.at)?.[0]?.records) }));
+  const frequent = gather(model.keys, parts).map((row) => ({ ...row, share: share(model.partitions[row.at], row.records) })).sort((one, other) => other.records - one.records);
+  return [make('h3', {}, 'Keys by partition'), make('p', {}, 'Distinct keys are about right, within a few percent. The share is that of the most frequent key in the records that have one.'),
+    table('Keys by partition', [
+      partColumn, number('with key', 'keyed_records'), number('without key', 'null_keys'), number('distinct keys', 'distinct_keys'), ['most frequent', (row) => row.top, (row) => percent(row.top), 'number'],
+    ], list),
+    make('h3', {}, 'Most frequent keys'), table('Most frequent keys', [text('key', 'key'), partColumn, number('records', 'records'), ['share', (row) => row.share, (row) => percent(row.share), 'number']], frequent)];
+}
+const keysSection = (id, parts) => section(id, 'Keys', keys(parts));
 
 const partColumn = ['partition', (row) => model.partitions[row.at].name, (row) => link(model.partitions[row.at].href, model.partitions[row.at].name), ''];
 

@@ -22,10 +22,10 @@ from tidelog.records.batches import BatchTable
 from tidelog.records.schema import Projection
 from tidelog.scanning.partitions import Partition
 from tidelog.scanning.ranges import OffsetRange
+from tidelog.scanning.sketches import Hashes, count_distinct, merge, sketch
 from tidelog.scanning.splits import Split, plan_splits
 from tidelog.scanning.tasks import NO_END, ScanTask, decode_window, read_batches, run_task
 from tidelog.scanning.volumes import open_volume
-from tidelog.spark.profiling.sketches import Hashes, count_distinct, merge, sketch
 from tidelog.spark.runtime.jobs import job_frame
 from tidelog.spark.runtime.shipping import ship
 from tidelog.spark.source.offsets import log_ends, select_partitions

@@ -42,6 +42,7 @@ class ReportWork:
 
     columns: int
     known: Mapping[int, Coordinated] | None
+    records: bool
 
     def __call__(self, number: int, places: Bin[Place]) -> list[dict[str, Any]]:
         """A row for each partition."""
@@ -54,7 +55,7 @@ class ReportWork:
         found = [one for one in list_partitions(place.url, marked=True) if one.is_named]
         if not found:
             raise DataLossError(f"{place.url} has gone since it was listed: run it again")
-        return partition_facts(found[0], self.columns, self.known)
+        return partition_facts(found[0], self.columns, self.known, records=self.records)
 
 
 def report_facts(spark: SparkSession, paths: Paths, **asked: Any) -> dict[str, Any]:
@@ -68,10 +69,11 @@ def report_facts(spark: SparkSession, paths: Paths, **asked: Any) -> dict[str, A
         columns: int,
         known: Mapping[int, Coordinated] | None,
         progress: Progress,
+        records: bool,
     ) -> list[dict[str, Any]]:
         places = [Place(one.url, sum(segment.size for segment in one.segments)) for one in partitions]
         share = share_bytes(spark, sum(place.size for place in places))
-        rows = run_job(spark, ReportWork(columns, known), pack(places, share), _SCHEMA, progress)
+        rows = run_job(spark, ReportWork(columns, known, records), pack(places, share), _SCHEMA, progress)
         found = {row["number"]: json.loads(row["facts"]) for row in rows}
         if len(rows) != len(places) or len(found) != len(places):
             raise DataLossError(

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tidelog.spark.profiling.sketches import count_distinct, merge, sketch
+from tidelog.scanning.sketches import count_distinct, merge, sketch
 
 
 def keys(first: int, last: int) -> pa.Array:
