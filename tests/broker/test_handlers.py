@@ -338,3 +338,29 @@ def test_a_fetch_does_not_miss_what_is_appended_before_it_begins_to_wait(store: 
 
     (topic,) = asyncio.run(run())["responses"]
     assert topic["partitions"][0]["high_watermark"] == 1
+
+
+@pytest.mark.parametrize(("version", "code"), [(12, 3), (13, 100)])
+def test_a_fetch_that_waits_is_told_at_once_that_its_topic_is_deleted(
+    store: tidelog.Store, version: int, code: int
+) -> None:
+    topic = store.create_topic("t", 1)
+    broker = broker_on(store)
+    part = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
+    topics = [{"topic": "t", "topic_id": topic.topic_id, "partitions": [part]}]
+    waits = request("Fetch", version, max_wait=60_000, min_bytes=1, topics=topics)
+    delete = request("DeleteTopics", 6, topics=[{"name": "t"}], timeout=1000)
+
+    async def run() -> Any:
+        answer = HANDLERS["Fetch"](waits, broker, Client())
+        assert inspect.isawaitable(answer)
+        waiting = asyncio.ensure_future(answer)
+        await asyncio.sleep(0)
+        assert len(broker.watchers) == 1
+        deleted = HANDLERS["DeleteTopics"](delete, broker, Client())
+        assert inspect.isawaitable(deleted)
+        await deleted
+        return await asyncio.wait_for(waiting, 10)
+
+    (answered,) = asyncio.run(run())["responses"]
+    assert answered["partitions"][0]["error_code"] == code

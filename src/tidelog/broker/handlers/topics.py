@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from tidelog.broker.catalog import ServedLog
 from tidelog.broker.context import Broker, Client, Values
 from tidelog.broker.errors import Code, RefusedError, code_of
 from tidelog.broker.handlers.configs import described_config
@@ -125,10 +126,19 @@ async def delete_topics(request: Any, broker: Broker, client: Client) -> Values:
         return [_delete(broker, name, topic_id, deleted) for name, topic_id in wanted]
 
     responses = await broker.in_thread(delete)
+    gone = [log.topic_partition for name in deleted for log in _logs(broker, name)]
     broker.refresh()
+    for partition in gone:  # whoever waits for its records would wait in vain
+        broker.watchers.notify(partition)
     if deleted:
         broker.topics_deleted(tuple(deleted))
     return {"responses": responses}
+
+
+def _logs(broker: Broker, name: str) -> Iterable[ServedLog]:
+    """The logs of a topic, as they are still listed."""
+    topic = broker.catalog.topic(name)
+    return () if topic is None else topic.logs.values()
 
 
 def _delete(broker: Broker, name: str | None, topic_id: uuid.UUID | None, deleted: list[str]) -> Values:
