@@ -34,7 +34,18 @@ def normal(kind: pa.DataType) -> pa.DataType:
 
 
 def check_fits(name: str, table: pa.Schema, wanted: pa.Schema) -> None:
-    """InvalidInputError if rows with `wanted` columns cannot be added to a table."""
+    """InvalidInputError if rows with `wanted` columns cannot be added to a table.
+
+    A column that must not be null has to be among them, and never be null there.
+    """
+    for column in table:
+        at = wanted.get_field_index(column.name)
+        if not column.nullable and (at < 0 or wanted.field(at).nullable):
+            why = "records do not have it" if at < 0 else "records may lack it"
+            raise InvalidInputError(
+                f"column {column.name} of {name} must not be null, and {why}: let it be null, or export to "
+                "another table"
+            )
     for column in wanted:
         at = table.get_field_index(column.name)
         if at < 0:

@@ -231,8 +231,8 @@ class BucketWork:
     def __call__(self, number: int, split: BucketSplit) -> list[dict[str, Any]]:
         """Write the files of a bucket; a report."""
         newest = last_by_key(pa.concat_tables(self._changes(split, ["key", "offset"])))
-        directory = self.layout.directory_of(split.topic, split.partition, "", split.bucket)
-        name = f"{self.staging}/{directory}/{number:06}-{attempt()}"
+        directory = self.layout.directory_in(self.staging, split.topic, split.partition, "", split.bucket)
+        name = f"{directory}/{number:06}-{attempt()}"
         out = DatedFiles(
             target_place(self.target),
             lambda _, n: f"{name}-{n}.parquet",

@@ -110,8 +110,9 @@ class MergeWork:
         """Write one file; its report."""
         values = merge.files[0].values
         bucket, date = values.get("bucket"), values.get("date") or ""
-        directory = self.layout.directory_of(values.get("topic"), values.get("partition"), date, bucket)
-        name = f"{self.staging}/{directory}/{number:06}-{attempt()}"
+        topic, partition = values.get("topic"), values.get("partition")
+        directory = self.layout.directory_in(self.staging, topic, partition, date, bucket)
+        name = f"{directory}/{number:06}-{attempt()}"
         bounds = _Bounds(values)
         out = DatedFiles(
             target_place(self.target),

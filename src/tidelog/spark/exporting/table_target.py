@@ -37,6 +37,7 @@ __all__ = ["TableTarget"]
 
 _RUNS = f"{METADATA}/runs"
 _RUN_FILE = "run.json"
+_NEVER_NULL = ("topic", "partition", "bucket")
 
 
 class TableTarget:
@@ -187,7 +188,9 @@ class TableTarget:
             self._hold()
         elif self._grows("value", decoder) or (key_decoder is not None and self._grows("key", key_decoder)):
             table.add_columns(loose)
-        check_fits(self.url, table.schema() or loose, wanted)
+        never_null = (*_NEVER_NULL, "key") if self.by_key else _NEVER_NULL
+        known = [one.with_nullable(False) if one.name in never_null else one for one in wanted]
+        check_fits(self.url, table.schema() or loose, pa.schema(known))
         self._note()
         return TableLayout(table.file_schema(wanted), table.partition_by)
 

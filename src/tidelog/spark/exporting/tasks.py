@@ -72,14 +72,14 @@ class TableLayout:
     schema: pa.Schema
     partition_by: tuple[str, ...]
 
-    def directory_of(
-        self, topic: str | None, partition: int | None, date: str, bucket: int | None = None
+    def directory_in(
+        self, staging: str, topic: str | None, partition: int | None, date: str, bucket: int | None = None
     ) -> str:
         """Where a file belongs; readers such as Polars take the values of partition columns from there."""
         values: dict[str, Any] = {"topic": topic, "partition": partition, "bucket": bucket}
         values["date"] = table_date(date)
         told = {name: NO_DATE if value is None else value for name, value in values.items()}
-        return "/".join(f"{name}={told[name]}" for name in self.partition_by) or "."
+        return "/".join([staging, *(f"{name}={told[name]}" for name in self.partition_by)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class ExportWork:
             return lambda date, count: f"{self.staging}/{number:06}-{taken}-{count}"
         name = f"{number:06}-{taken}"
         return lambda date, n: (
-            f"{self.staging}/{layout.directory_of(split.topic, split.partition, date)}/{name}-{n}.parquet"
+            f"{layout.directory_in(self.staging, split.topic, split.partition, date)}/{name}-{n}.parquet"
         )
 
     def read(self, split: Split, lost: list[Loss]) -> Iterator[pa.RecordBatch]:
