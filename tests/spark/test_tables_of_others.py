@@ -10,9 +10,10 @@ import pytest
 from deltalake import DeltaTable
 
 import tidelog
+import tidelog.spark
 from tests.spark.in_process import LocalSpark
 from tests.spark.test_tables import Kind, make_topic, numbers, values
-from tidelog.errors import InvalidInputError
+from tidelog.errors import DataLossError, InvalidInputError
 from tidelog.records import Record
 
 HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
@@ -84,3 +85,64 @@ def test_columns_that_must_not_be_null_are_kept_so(kind: Kind, column: str, why:
     with pytest.raises(InvalidInputError, match=f"column {column} of .* must not be null, and {why}"):
         export(kind)
     assert kind.read().num_rows == 0
+
+
+def test_a_delta_table_with_rules_that_files_would_not_keep_is_refused(tmp_path: Path) -> None:
+    make_topic(tmp_path / "log", 10)
+    rules = {"delta.columnMapping.mode": "name", "delta.setTransactionRetentionDuration": "interval 1 days"}
+    for number, (name, value) in enumerate(rules.items()):
+        other = Kind("delta", tmp_path / str(number))
+        other.directory.mkdir()
+        make_table(other, **{name: value})
+        with pytest.raises(InvalidInputError, match=f"has {name}, which an export cannot keep"):
+            other.export(SPARK, tmp_path / "log", value_format="string")
+    kind = Kind("delta", tmp_path)
+    make_table(kind)
+    DeltaTable(kind.target).alter.add_constraint({"few": "offset < 5"})
+    with pytest.raises(InvalidInputError, match=r"has delta\.constraints\.few"):
+        export(kind)
+    assert kind.read().num_rows == 0
+
+
+def test_rows_that_a_restore_has_removed_are_told(tmp_path: Path) -> None:
+    kind = Kind("delta", tmp_path)
+    make_topic(tmp_path / "log", 10)
+    export(kind)
+    exported = DeltaTable(kind.target).version()
+    append(kind, 10, 20)
+    export(kind)
+    kind.write_as_another(kind.read().slice(0, 1))
+    DeltaTable(kind.target).restore(exported + 1)
+    append(kind, 20, 30)
+    assert export(kind) == 10, "the restored version has all that was exported"
+    DeltaTable(kind.target).restore(exported)
+    kind.write_as_another(kind.read().slice(0, 1))
+    append(kind, 30, 40)
+    with pytest.raises(DataLossError, match=r"was restored to an older version by its version 6: rows"):
+        export(kind)
+    assert export(kind, fail_on_data_loss=False) == 10
+    append(kind, 40, 50)
+    assert export(kind) == 10
+    assert sorted(set(values(kind))) == [*range(10), *range(30, 50)]
+
+
+@pytest.mark.parametrize("format", ["parquet", "delta", "iceberg"])
+def test_a_log_that_was_cut_back_and_grew_again_is_not_spliced(format: str, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    make_topic(log, 100)
+    kind = Kind(format, tmp_path)
+    options = kind.options or None
+
+    def run(**more: Any) -> int:
+        more |= {"format": format, "value_format": "string", "table_options": options}
+        report = tidelog.spark.export(SPARK, log, kind.target, **more).toArrow()
+        return sum(report["records"].to_pylist())
+
+    assert run() == 100
+    with tidelog.open(log, background=False) as store:
+        store.truncate_partition("events", 0, 0)
+    with pytest.raises(DataLossError, match="it was cut back or replaced"):
+        run()
+    assert run(fail_on_data_loss=False) == 0
+    append(kind, 0, 160)
+    assert run() == 160, "all that is new, though the log is longer than it was"

@@ -53,6 +53,9 @@ ANOTHER = "another one"
 _NO_ID = "-"
 _ENDED = -1
 _BUCKETS = "tidelog:buckets"
+_COLUMN_MAPPING = "delta.columnMapping.mode"
+_FORGETS = "delta.setTransactionRetentionDuration"
+_FIELD_RULES = ("delta.invariants", "delta.generationExpression", "delta.identity.start")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MIN_US, _MAX_US = -62_135_596_800_000_000, 253_402_300_799_999_999  # the years 1 to 9999
 
@@ -131,6 +134,37 @@ class Delta:
         """Load the table again."""
         self._table = self._load()
 
+    def check_writable(self) -> None:
+        """Refuse rules that files written here would not keep."""
+        if self._table is None:
+            return
+        metadata = self._table.metadata()
+        fields = json.loads(self._table.schema().to_json())["fields"]
+        settings = [name for name, of in metadata.configuration.items() if _is_rule(name, of)]
+        rules = [
+            f"{one['name']}: {rule}" for one in fields for rule in one["metadata"] if rule in _FIELD_RULES
+        ]
+        if settings or rules:
+            raise InvalidInputError(
+                f"{self.name} has {', '.join([*settings, *rules])}, which an export cannot keep: remove it, or "
+                "export to another table"
+            )
+
+    def _restored(self) -> str | None:
+        """What to tell if a RESTORE has taken rows out of the table that its offsets count as exported."""
+        restored: list[tuple[int, str]] = []
+        for limit in (1, 32, None):
+            restored = []
+            for entry in self._there().history(limit):
+                if "tidelog" in entry:
+                    lost = [at for to, at in restored if to < entry["version"]]
+                    return _rows_gone(self.name, lost[0]) if lost else None
+                if entry.get("operation") == "RESTORE":
+                    to = (entry.get("operationParameters") or {}).get("version")
+                    known = int(to) if to is not None and str(to).isdigit() else -1  # by time: not known
+                    restored.append((known, str(entry["version"])))
+        return None
+
     def schema(self) -> pa.Schema | None:
         """Its columns."""
         if self._table is None:
@@ -190,7 +224,7 @@ class Delta:
                 offsets[name] = bare  # exported before the topic's id was known: believed
             else:
                 offsets[name], known[name] = last, ANOTHER
-        return Done(offsets, known)
+        return Done(offsets, known, lost=self._restored() if offsets else None)
 
     def append(
         self, run: str, files: Sequence[DataFile], before: Done, after: Done, removed: Sequence[str] = ()
@@ -287,6 +321,20 @@ class Delta:
 
 def _first(least: Mapping[str, Any]) -> tuple[int, int]:
     return least.get("partition") or 0, least.get("offset") or 0
+
+
+def _is_rule(name: str, value: str) -> bool:
+    """Whether a setting means that files are to be written in another way, or that offsets are forgotten."""
+    if name == _COLUMN_MAPPING:
+        return value != "none"
+    return name.startswith("delta.constraints.") or name == _FORGETS
+
+
+def _rows_gone(name: str, version: str) -> str:
+    return (
+        f"{name} was restored to an older version by its version {version}: rows that were exported are gone "
+        "from it, and are not exported again; export to another table to have them"
+    )
 
 
 def _app_id(name: TopicPartition, found: str | None = None) -> str:

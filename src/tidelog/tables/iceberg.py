@@ -151,6 +151,9 @@ class Iceberg:
         """Load the table again."""
         self._table = self._load()
 
+    def check_writable(self) -> None:
+        """Iceberg has no such rules."""
+
     def schema(self) -> pa.Schema | None:
         """Its columns."""
         if self._table is None:

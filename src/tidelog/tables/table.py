@@ -62,6 +62,8 @@ class Done:
     """The ids of the topics that these offsets are of."""
     generations: Mapping[str, int] = field(default_factory=dict)
     """Topics that were found to be others under the same name: how many there were so far."""
+    lost: str | None = None
+    """What a user is to be told of rows that were exported and are not there any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +151,9 @@ class Table(Protocol):
 
     def refresh(self) -> None:
         """Take note of what others have committed."""
+
+    def check_writable(self) -> None:
+        """InvalidInputError if the table has rules that files of an export would not keep."""
 
     def schema(self) -> pa.Schema | None:
         """Its columns; None if there is no table."""

@@ -161,11 +161,14 @@ def _run(
         }
     )
     partitions = select_partitions(options)
-    plan = plan_export(partitions, held.done(partitions), options)
-    if not plan.ranges:
-        return []
+    before = held.done(partitions)
+    plan = plan_export(partitions, before, options)
     if request.by_key and plan.done.generations:
         raise _has_old_rows(held)
+    if not plan.ranges:
+        if plan.done.generations != before.generations:
+            held.commit(plan.done, [])  # or the log could grow beyond the old offset unnoticed
+        return []
     tasks = export_tasks(plan.ranges, options, parallelism(spark))
     splits = [split for task in tasks for split in task.items]
     fail = options.fail_on_data_loss
@@ -317,6 +320,8 @@ def plan_export(partitions: Sequence[Partition], before: Done, options: SourceOp
     cut back, is data lost, or else exported from the start of what is new, as another generation.
     """
     policy = LossPolicy(options.fail_on_data_loss)
+    if before.lost is not None:
+        policy.lost(before.lost)
     offsets, ids = dict(before.offsets), dict(before.ids)
     urls: dict[str, str] = {}
     ranges, renewed = [], set()

@@ -101,6 +101,7 @@ class TableTarget:
                 raise InvalidInputError(f"{place.url} has an export to Parquet: export to another directory")
             self._table.refresh()
             self._check_kind()
+            self._table.check_writable()
             unknown = [
                 name for name in self._table.partition_by if name not in (*PARTITION_COLUMNS, "bucket")
             ]
