@@ -58,6 +58,7 @@ def test_runs_follow_each_other_and_one_that_is_refused_is_tried_again(tmp_path:
     first, second, third = next(runs), next(runs), next(runs)
     assert (first.records, first.files, first.behind, first.refused) == (10, 1, 5, None)
     assert (second.records, second.refused) == (0, "busy")
+    assert second.behind == 10, "from where the last run ended, not from the log's start"
     assert (third.records, third.behind) == (5, 5)
     stop.set()
     assert list(runs) == []
@@ -66,7 +67,8 @@ def test_runs_follow_each_other_and_one_that_is_refused_is_tried_again(tmp_path:
 
 
 @pytest.mark.slow
-def test_the_command_follows_a_growing_log_until_it_is_interrupted(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_command_follows_a_growing_log_until_it_is_interrupted(number: int, tmp_path: Path) -> None:
     from deltalake import DeltaTable
 
     require_spark()
@@ -82,7 +84,7 @@ def test_the_command_follows_a_growing_log_until_it_is_interrupted(tmp_path: Pat
                 writer.append([b"x"] * 10)
             _await_rows(process, tmp_path / "out", 40, DeltaTable)
         finally:
-            process.send_signal(signal.SIGINT)
+            process.send_signal(number)
         told, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
     lines = [json.loads(line) for line in told.splitlines()]

@@ -146,8 +146,8 @@ class Delta:
         ]
         if settings or rules:
             raise InvalidInputError(
-                f"{self.name} has {', '.join([*settings, *rules])}, which an export cannot keep: remove it, or "
-                "export to another table"
+                f"{self.name} has {', '.join([*settings, *rules])}, which an export cannot keep: remove it, "
+                "or export to another table"
             )
 
     def _restored(self) -> str | None:

@@ -231,17 +231,22 @@ def _merge(
     min_files: int,
 ) -> None:
     """Merge small files of the table, if there is one by now, and tell how many."""
+    from tidelog.errors import LogLockedError
     from tidelog.spark import merge_files
 
-    merged = merge_files(
-        session,
-        target,
-        format=format,
-        table_options=options,
-        settings=settings,
-        min_files=min_files,
-        must_exist=False,
-    )
+    try:
+        merged = merge_files(
+            session,
+            target,
+            format=format,
+            table_options=options,
+            settings=settings,
+            min_files=min_files,
+            must_exist=False,
+        )
+    except LogLockedError as error:  # the export itself is committed, and is to be told
+        output.warn(f"small files were not merged: {error}")
+        return
     groups = merged.toArrow().to_pylist()
     before, after = (sum(row[name] for row in groups) for name in ("files_before", "files_after"))
     if groups:
@@ -249,7 +254,7 @@ def _merge(
 
 
 def _stop_on_interrupt() -> Event:
-    """Set by the first Ctrl-C, so that the run in progress can end; the second one interrupts it."""
+    """Set by the first Ctrl-C or SIGTERM, so that the run in progress can end; the second interrupts it."""
     import signal
     from threading import Event
 
@@ -260,7 +265,8 @@ def _stop_on_interrupt() -> Event:
             raise KeyboardInterrupt
         stop.set()
 
-    signal.signal(signal.SIGINT, interrupt)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, interrupt)
     return stop
 
 

@@ -55,20 +55,24 @@ def follow(
     stop: Event,
 ) -> Iterator[FollowedRun]:
     """Runs until `stop` is set; `run` exports what `options` select and answers the reports of its splits."""
+    reached: dict[TopicPartition, int] | None = None
     while not stop.is_set():
         began, size = time.monotonic(), log_bytes(options.paths)
         before = visible_ends(options)
+        reached = before if reached is None else reached
         refused, rows = None, []
         try:
             rows = list(run())
         except LogLockedError as error:
             refused = str(error)
+        else:
+            reached = before
         yield FollowedRun(
             sum(row["records"] for row in rows),
             sum(len(row["files"]) for row in rows),
             sum(row["bytes_written"] for row in rows),
             time.monotonic() - began,
-            behind({} if refused else before, rows, visible_ends(options)),
+            behind(reached, rows, visible_ends(options)),
             refused,
         )
         while time.monotonic() - began < every_s and not stop.is_set():
