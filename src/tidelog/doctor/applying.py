@@ -77,12 +77,17 @@ def apply_actions(fs: FileSystem, root: str, actions: Iterable[Action], run: str
 
 
 def _framed(fs: FileSystem, root: str, actions: Sequence[Action]) -> list[Action]:
-    """The changes between taking the clean-shutdown file away and putting it back."""
+    """The changes between taking the clean-shutdown file away and putting it back.
+
+    What is to be done with that file itself waits until it is back; a directory of its name is none.
+    """
     marker = f"{root}/{CLEAN_SHUTDOWN_FILE}"
-    if not fs.exists(marker):
+    if not fs.exists(marker) or fs.stat(marker).is_directory:
         return list(actions)
     data = read_file(fs, marker)
-    return [Action(Act.REMOVE, marker), *actions, Action(Act.WRITE, marker, len(data), data)]
+    own = [action for action in actions if action.path == marker]
+    others = [action for action in actions if action.path != marker]
+    return [Action(Act.REMOVE, marker), *others, Action(Act.WRITE, marker, len(data), data), *own]
 
 
 def _kept(fs: FileSystem, root: str, run: str, number: int, action: Action, renamed: dict[str, str]) -> Kept:
@@ -175,9 +180,9 @@ def _write(fs: FileSystem, manifest: Manifest, one: Kept, action: Action) -> Non
     above = read_attributes(fs, parent(path))
     mode = Attributes(0o644, above.uid, above.gid, 0)
     if one.before is not None:
+        mode = read_attributes(fs, path)  # an earlier step may have changed the permissions
         fs.link(path, place)
         fs.sync_directory(parent(place))
-        mode = one.before
     atomic_write(fs, path, action.data, temporary=f"{place}.new")
     restore_attributes(fs, path, replace(mode, mtime_ns=read_attributes(fs, path).mtime_ns))
 

@@ -120,7 +120,10 @@ def forecast_load(fs: FileSystem, path: str, config: LogConfig, start: Start) ->
 def _magics(fs: FileSystem, path: str) -> Iterator[tuple[str, list[int]]]:
     for segment in list_partition(fs, path).segments:
         file = f"{path}/{segment.log_name}"
-        places = unknown_magics(memoryview(read_file(fs, file)))
+        try:
+            places = unknown_magics(memoryview(read_file(fs, file)))
+        except OSError:  # the forecast says so already
+            continue
         if places:
             yield file, places
 
@@ -129,7 +132,7 @@ def _forecast(
     fs: FileSystem, path: str, config: LogConfig, start: Start, magics: Mapping[str, Sequence[int]]
 ) -> Forecast:
     """Rehearse the loading; `magics` are places in files where Kafka takes any number for magic 2."""
-    rehearsal = Rehearsal(fs)
+    rehearsal = Rehearsal(fs, follows_links=True)
     read = [0]
 
     def recovered(size: int) -> None:

@@ -74,11 +74,11 @@ class Mended:
 def mend_partition(fs: FileSystem, path: str, config: LogConfig, start: Start) -> Mended:
     """Work out a partition's files in order."""
     found = Mended()
-    rehearsal = Rehearsal(fs)
+    rehearsal = Rehearsal(fs, follows_links=True)
     try:
         if not _load(rehearsal, path, config, start, found):
             rehearsal.close()
-            rehearsal = Rehearsal(fs)
+            rehearsal = Rehearsal(fs, follows_links=True)
         _clear(rehearsal, path)
         _take_out_damage(rehearsal, path, found)
         if _damage(rehearsal, path):

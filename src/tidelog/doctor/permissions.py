@@ -16,6 +16,7 @@ from tidelog.storage.names import META_PROPERTIES_FILE
 
 __all__ = ["broker_user", "examine_permissions", "forbidden"]
 
+KEPT = ".tidelog-quarantine"
 _MANY = 100
 """Findings of one root; more of them say nothing new."""
 
@@ -71,9 +72,14 @@ def examine_permissions(fs: FileSystem, root: str) -> Iterator[Finding]:
 
 
 def _walk(fs: FileSystem, root: str) -> Iterator[tuple[str, bool]]:
-    """The root, what is in it, and what is in its directories; unreadable ones are not entered."""
+    """The root, what is in it, and what is in its directories; unreadable ones are not entered.
+
+    What a repair keeps in the root has the permissions that it had: no broker opens it.
+    """
     yield root, True
     for entry in sorted(fs.list(root)):
+        if entry.name.startswith(KEPT):
+            continue
         path = f"{root}/{entry.name}"
         yield path, entry.is_directory
         if not entry.is_directory or entry.is_link:

@@ -35,6 +35,7 @@ from tidelog.storage import FileSystem, read_file
 from tidelog.storage.attributes import read_attributes, user_name
 from tidelog.storage.checkpoints import format_offsets
 from tidelog.storage.files import parent
+from tidelog.storage.local import LINK_REFUSED
 from tidelog.storage.metadata import (
     MetaProperties,
     format_id,
@@ -77,7 +78,28 @@ def plan_repairs(fs: FileSystem, examination: Examination) -> Plan:
                 steps += _partition(fs, examination, disk, one, mended)
         steps += _checkpoints(fs, examination, disk, mended)
         steps += _aside(fs, examination, disk)
-    return Plan([disk.path for disk in broker.disks], steps)
+    return Plan([disk.path for disk in broker.disks], [_possible(fs, step) for step in steps])
+
+
+def _possible(fs: FileSystem, step: Step) -> Step:
+    """The step, or one without actions if something stands where it would put a file: a link, a directory."""
+    for action in step.actions:
+        link = next((path for path in _paths(step.root, action) if fs.is_link(path)), None)
+        if link is not None:
+            return Step(step.root, f"{step.title}: not through a link", f"{link}: {LINK_REFUSED}", "", "")
+        of_file = action.act in (Act.CUT, Act.WRITE, Act.REMOVE)
+        if of_file and fs.exists(action.path) and fs.stat(action.path).is_directory:
+            why = f"{action.path} is a directory, where a file should be: move it away"
+            return Step(step.root, f"{step.title}: something is in the way", why, "", "")
+    return step
+
+
+def _paths(root: str, action: Action) -> Iterator[str]:
+    """The names that an action goes by, from the root on."""
+    for path in (action.path, action.target):
+        while path and path.startswith(f"{root}/"):
+            yield path
+            path = parent(path)
 
 
 def _fixed_id(fs: FileSystem, path: str) -> str:
@@ -294,6 +316,9 @@ def _partition(
     if one.parsed.state is DirectoryState.LIVE:
         mended[one.partition] = done
     actions = [action for change in done.changes for action in _actions(change)]
+    fatal = next((each for each in findings if each.severity is Severity.FATAL), None)
+    if fatal is not None and not actions and done.error is None and not done.left:
+        yield Step(disk.path, f"{one.name} cannot be mended", f"{fatal.cause}: {fatal.advice}", "", "")
     if actions:
         yield Step(disk.path, f"bring {one.name} in order", why, _lost(done), _PUT_BACK, actions)
 
@@ -402,9 +427,9 @@ def _aside(fs: FileSystem, examination: Examination, disk: Disk) -> Iterator[Ste
         (f"{disk.path}/{BOOTSTRAP_FILE}", logged, ""),
     )
     for path, may_go, lost in candidates:
-        if path not in wrong:
-            continue
         name = path.removeprefix(f"{disk.path}/")
+        if path not in wrong or name in disk.foreign:
+            continue
         if may_go:
             yield Step(
                 disk.path,

@@ -212,10 +212,14 @@ class Rehearsed:
 
 
 class Rehearsal:
-    """Reads another file system; what is changed is changed here."""
+    """Reads another file system; what is changed is changed here.
 
-    def __init__(self, inner: FileSystem) -> None:
+    With `follows_links` a link counts as what it leads to, as for a stock broker.
+    """
+
+    def __init__(self, inner: FileSystem, *, follows_links: bool = False) -> None:
         self._inner = inner
+        self._follows_links = follows_links
         self._lock = threading.RLock()
         self._files: dict[str, _Content | None] = {}
         """What was opened to be written, made or renamed; None for what was removed."""
@@ -284,7 +288,9 @@ class Rehearsal:
     def is_link(self, path: StrPath) -> bool:
         """Whether the name is a symbolic link."""
         name = os.fspath(path)
-        return name not in self._files and name not in self._directories and self._inner.is_link(name)
+        if self._follows_links or name in self._files or name in self._directories:
+            return False
+        return self._inner.is_link(name)
 
     def set_mtime(self, path: StrPath, mtime_ms: int) -> None:
         """Set the time of last modification."""
@@ -309,7 +315,7 @@ class Rehearsal:
                 return _RehearsedFile(name, content)
             if not writable and not create:
                 return _FoundFile(name, _Content(self._inner.open(name)))
-            if self._inner.is_link(name):
+            if self.is_link(name):
                 raise OSError(errno.ELOOP, "a symbolic link is not written to", name)
             return _RehearsedFile(name, self._taken(name))
 
