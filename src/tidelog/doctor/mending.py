@@ -26,6 +26,7 @@ from tidelog.manager.upkeep.rehearsal import Rehearsal
 from tidelog.manager.verification import Finding, Kind, verify_partition
 from tidelog.records.batches import BatchTable, scan_batches
 from tidelog.records.finding import find_batch
+from tidelog.records.nesting import HEAD_BYTES, is_nested
 from tidelog.storage import FileSystem, atomic_write, read_file
 from tidelog.storage.names import (
     LEADER_EPOCH_FILE,
@@ -204,4 +205,24 @@ def _resume(data: memoryview, position: int, fault: Exception | None, expected: 
             if len(scan.table) and expected <= int(scan.table.base_offset[0]) < limit:
                 return after
     found = find_batch(data, position + 1, len(data), range(expected, limit))
-    return len(data) if found is None else found
+    while found is not None:
+        chain = scan_batches(data, start=found).table
+        if not is_nested(
+            bytes(data[position : position + HEAD_BYTES]),
+            position,
+            range(found, chain.end),
+            expected,
+            int(chain.base_offset[0]),
+            lambda at: _goes_on(data, at, range(expected, limit)),
+        ):
+            return found
+        found = find_batch(data, chain.end, len(data), range(expected, limit))
+    return len(data)
+
+
+def _goes_on(data: memoryview, position: int, offsets: range) -> bool:
+    """Whether the log ends at a position, or a sound batch of it begins there."""
+    if position >= len(data):
+        return position == len(data)
+    table = scan_batches(data, start=position, max_batches=1).table
+    return bool(len(table)) and int(table.base_offset[0]) in offsets

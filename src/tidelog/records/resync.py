@@ -103,8 +103,8 @@ def _next_sound(source: ByteSource, damaged: int, end: int, floor: int, limit: i
     least = max(floor, following) if status == _kernel.END else floor
     claimed = _header(source, damaged)
     extent = damaged
-    if claimed is not None and floor <= claimed.base < limit and _goes_on(source, damaged, end, limit):
-        extent += claimed.size
+    if claimed is not None and floor <= claimed.base < limit and damaged + claimed.size <= end:
+        extent += claimed.size if _goes_on(source, damaged, end, limit) else 0
     found = _search(source, damaged + 1, end, least, limit)
     while found < extent and found < end and not _goes_on(source, found, end, limit):
         found = _search(source, found + 1, end, least, limit)

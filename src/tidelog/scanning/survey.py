@@ -1,12 +1,13 @@
 """Which bytes of a segment are sound: a look at all of it, past any damage.
 
 1. Every batch whose checksum holds is found (`records.resync`); between them lies damage.
-2. No checksum covers a base offset. Batches that follow each other without a gap make a run. Runs that
+2. Batches that lie in a value of a damaged one (`records.nesting`) are none of the segment's.
+3. No checksum covers a base offset. Batches that follow each other without a gap make a run. Runs that
    contradict each other (a flipped bit in a base offset, stale bytes from elsewhere in the file) cannot all
    be right: of all ways to choose runs with growing offsets, the one that keeps the most bytes is taken.
    A single run that fits exactly where it was left out speaks for its neighbours; so does a first run that
    begins where the segment does.
-3. What is not sound is told as gaps: byte ranges, with the offsets between the sound batches around them.
+4. What is not sound is told as gaps: byte ranges, with the offsets between the sound batches around them.
 
 Memory grows with the number of runs of one segment, not with the data.
 """
@@ -22,6 +23,7 @@ import numpy.typing as npt
 
 from tidelog.errors import CorruptRecordError
 from tidelog.records.decode import decode_batches
+from tidelog.records.nesting import HEAD_BYTES, is_nested
 from tidelog.records.resync import walk_sound
 from tidelog.records.windows import ByteSource, Window
 
@@ -141,7 +143,7 @@ def survey_segment(
             runs.add(found, floor, limit)
         else:
             damage.append(found)
-    all_runs = runs.joined()
+    all_runs = _without_nested(runs, source, end, floor)
     kept = _choose(all_runs, floor)
     for start, _, first, last in all_runs[~kept].tolist():
         runs.reasons[start] = f"offsets {first} to {last} contradict those of the batches around them"
@@ -152,6 +154,30 @@ def survey_segment(
     unfinished = damage[-1].start if damage and damage[-1].is_unfinished else None
     gaps = _gaps(sound, end, floor, None if is_last else limit, runs.reasons, unfinished)
     return Survey(tuple(sound), tuple(gaps))
+
+
+def _without_nested(runs: _Runs, source: ByteSource, end: int, floor: int) -> Int64s:
+    """All runs but those in values of damaged batches. Runs that touch each other are judged together."""
+    found = runs.joined()
+    begins = np.append(True, found[1:, 0] != found[:-1, 1])[: len(found)]
+    blocks = np.split(found, np.flatnonzero(begins)[1:]) if len(found) else []
+    starts = {int(block[0, 0]) for block in blocks}
+    kept, position, expected = [], 0, floor
+    for block in blocks:
+        place, first = range(int(block[0, 0]), int(block[-1, 1])), int(block[0, 2])
+        if place.start > position and is_nested(
+            bytes(source.read(position, HEAD_BYTES)),
+            position,
+            place,
+            expected,
+            first,
+            lambda at: at == end or at in starts,
+        ):
+            runs.reasons[place.start] = "the batch is part of a value of a damaged batch"
+        else:
+            kept.append(block)
+            position, expected = place.stop, int(block[-1, 3]) + 1
+    return np.concatenate(kept) if kept else np.empty((0, 4), np.int64)
 
 
 def _gaps(
