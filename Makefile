@@ -40,7 +40,7 @@ setup: $(VENV)/.kernels  ## make the virtual environment and compile the kernels
 setup-dev: setup $(VENV)/.dev
 
 browser:  ## install Debian's Chromium, which tests of pages need (as root)
-	@which chromium chromium-browser google-chrome >/dev/null 2>&1 || \
+	@command -v chromium || command -v chromium-browser || command -v google-chrome || \
 		{ apt-get update -q && apt-get install -q -y --no-install-recommends chromium fonts-dejavu-core; }
 
 demo: setup  ## run a pipeline on a million events: write, read, find, verify, export, query

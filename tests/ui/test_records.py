@@ -239,3 +239,42 @@ def test_beside_a_writer_that_rolls_and_deletes(tmp_path: Path) -> None:
             done.set()
             writer.join()
         assert orders.log_start_offset > 0
+
+
+def test_beside_a_writer_that_deletes_topics_and_makes_them_again(tmp_path: Path) -> None:
+    with tidelog.open(tmp_path / "data") as store:
+        done, lives = threading.Event(), 0
+        store.create_topic("steady")[0].append([Record(b"here")])
+        store.create_topic("orders", partitions=3)
+
+        def write() -> None:
+            nonlocal lives
+            while not done.is_set():
+                for number in range(3):
+                    store["orders"][number].append([Record(b"life %d" % lives)] * 50)
+                store.delete_topic("orders")
+                lives += 1
+                store.create_topic("orders", partitions=3)
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            asked = Asked(tmp_path / "data")
+            for turn in range(60):
+                if turn % 10 == 0:
+                    asked = Asked(tmp_path / "data")
+                facts = asked.json("facts")
+                assert facts["partitions"]["topic"].count("steady") == 1
+                answer = asked.answer("api/records", topic="orders", partition=turn % 3)
+                assert answer.status in (200, 404), answer.body
+                if answer.status == 200:
+                    page = json.loads(answer.body)
+                    assert len({record["value"] for record in page["records"]}) <= 1
+                    assert [record["offset"] for record in page["records"]] == list(
+                        range(len(page["records"]))
+                    )
+                    assert page["damage"] == []
+        finally:
+            done.set()
+            writer.join()
+        assert lives > 3

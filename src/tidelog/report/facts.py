@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tidelog import __version__
-from tidelog.errors import InvalidInputError
+from tidelog.errors import DataLossError, InvalidInputError
 from tidelog.manager.brokerconfig import BrokerConfig
 from tidelog.manager.coordinators.transactions import TRANSACTIONS_TOPIC, Coordinated, read_coordinated
 from tidelog.report.disks import Verdicts, examine_disks, root_table
@@ -28,7 +28,7 @@ from tidelog.report.groups import group_table
 from tidelog.report.partition import SEGMENT_COLUMNS, TRANSACTION_COLUMNS, partition_facts
 from tidelog.report.planned import retention_tables
 from tidelog.report.tables import columns_of, hour_table, numbered, topic_table
-from tidelog.scanning.partitions import Partition, Paths, list_partitions
+from tidelog.scanning.partitions import Partition, Paths, list_partitions, look_steadily
 from tidelog.scanning.volumes import open_volume
 from tidelog.storage.names import META_PROPERTIES_FILE, DirectoryState
 
@@ -61,8 +61,8 @@ class Look(Protocol):
         known: Mapping[int, Coordinated] | None,
         progress: Progress,
         records: bool,
-    ) -> list[dict[str, Any]]:
-        """The facts of each partition, in order."""
+    ) -> list[dict[str, Any] | None]:
+        """The facts of each partition, in order; None of one that was deleted meanwhile."""
 
 
 def gather(
@@ -91,7 +91,9 @@ def gather(
     tally = _Tally(size * (2 if examine else 1), progress)
     columns = min(max(_DENSITY_VALUES // max(len(partitions), 1), 10), 60)
     look = look or partial(look_locally, threads=threads)
-    found = look(partitions, columns, _coordinated(partitions), tally.reach, records)
+    looked = look(partitions, columns, _coordinated(partitions), tally.reach, records)
+    partitions = [one for one, facts in zip(partitions, looked, strict=True) if facts is not None]
+    found = [facts for facts in looked if facts is not None]
     verdicts = None
     if examine:
         alone = [one.url for one in partitions if one.is_named]
@@ -137,8 +139,23 @@ def _partitions(named: Sequence[str]) -> list[Partition]:
                 f"no Kafka partition directory under {path}, and no {META_PROPERTIES_FILE}: name a root "
                 "(log.dirs) or a partition's directory"
             )
-        found |= {one.url: one for one in under}
+        found |= {one.url: one for one in map(_listed, under) if one is not None}
     return list(found.values())
+
+
+def _listed(partition: Partition) -> Partition | None:
+    """The partition with its files listed; None if it was deleted meanwhile."""
+
+    def look(one: Partition) -> Partition:
+        _ = one.segments
+        return one
+
+    try:
+        return look_steadily(partition, look)
+    except DataLossError:
+        if partition.has_gone():
+            return None
+        raise
 
 
 def _absolute(named: Sequence[str]) -> list[str]:
@@ -213,8 +230,8 @@ def look_locally(
     records: bool = False,
     *,
     threads: int | None = None,
-) -> list[dict[str, Any]]:
-    """The facts of each partition, in order, by threads of this process."""
+) -> list[dict[str, Any] | None]:
+    """The facts of each partition, in order, by threads of this process; None of one that has gone."""
     total = sum(segment.size for one in partitions for segment in one.segments)
     done, turn = 0, threading.Lock()
 

@@ -54,11 +54,12 @@ def partition_facts(
     advance: Callable[[int], None] = lambda size: None,
     *,
     records: bool = False,
-) -> dict[str, Any]:
+) -> dict[str, Any] | None:
     """What a partition's files tell, headers and indexes, and with `records` the records; ready for JSON.
 
     `columns` is how many values tell of how full its offsets are. `known` are the coordinators' transactions
-    by producer id; None if no coordinator's topic is there.
+    by producer id; None if no coordinator's topic is there. None if the partition was
+    deleted meanwhile.
     """
 
     def look(one: Partition) -> dict[str, Any]:
@@ -68,10 +69,14 @@ def partition_facts(
         return _with_contents(told, read_contents(one) if records else None)
 
     size = sum(segment.size for segment in partition.segments)
-    facts = look_steadily(partition, look)
-    facts |= _transactions(partition, known)
-    advance(size)
-    return facts
+    try:
+        return look_steadily(partition, look) | _transactions(partition, known)
+    except DataLossError:
+        if partition.has_gone():
+            return None
+        raise
+    finally:
+        advance(size)
 
 
 def _told(partition: Partition, picture: Picture) -> dict[str, Any]:

@@ -115,6 +115,10 @@ class Partition:
         """With its place."""
         return f"Partition({self.url!r})"
 
+    def has_gone(self) -> bool:
+        """Whether its directory is no longer there, as after its topic was deleted."""
+        return "://" not in self.url and not Path(self.url).is_dir()
+
     def again(self) -> Partition:
         """The same directory, to be looked at again."""
         root = None if self._root is None else self._root.again()
@@ -323,7 +327,7 @@ def look_steadily(partition: Partition, look: Callable[[Partition], _T]) -> _T:
             last = error
             if partition.unfinished and isinstance(error, DataLossError):
                 raise  # no writer is at work: it will be the same at every look
-            if "://" not in partition.url and not Path(partition.url).is_dir():
+            if partition.has_gone():
                 raise DataLossError(f"{partition.url} has gone while it was looked at") from error
             partition = partition.again()
     raise DataLossError(f"{partition.url} changed with every look at it: try again") from last

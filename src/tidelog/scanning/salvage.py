@@ -45,6 +45,7 @@ from tidelog.scanning.volumes import FileView, open_volume
 from tidelog.storage.names import parse_segment_file
 
 __all__ = [
+    "FILE_GONE",
     "Loss",
     "Report",
     "log_loss",
@@ -58,6 +59,9 @@ __all__ = [
 
 Report: TypeAlias = Callable[[Loss], None]
 """Is told each loss."""
+
+FILE_GONE = "the file has gone"
+"""The reason of a loss where a file was deleted since it was listed."""
 
 _KEPT_SURVEYS = 4
 _surveys: dict[tuple[str, int, int, int], Survey] = {}
@@ -151,7 +155,7 @@ def _gone(task: ScanTask) -> Loss:
         task.end_position,
         max(_base_offset(task), task.start_offset),
         end,
-        "the file has gone",
+        FILE_GONE,
     )
 
 

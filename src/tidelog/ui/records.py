@@ -11,26 +11,28 @@ Nothing is locked: a writer may be at work. A file that changes meanwhile is loo
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import pairwise
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from tidelog.errors import OffsetOutOfRangeError
+from tidelog.errors import DataLossError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from tidelog.lazy import LazyModule
 from tidelog.records.schema import Projection
 from tidelog.scanning.bounds import AtDamage, find_offset, resolve, visible
 from tidelog.scanning.losses import Corrupt, Loss
 from tidelog.scanning.partitions import Partition, look_steadily
 from tidelog.scanning.ranges import OffsetRange, plan_range
-from tidelog.scanning.salvage import run_with
+from tidelog.scanning.salvage import FILE_GONE, run_with
 from tidelog.scanning.tasks import NO_END, ScanTask
 from tidelog.ui.query import RecordQuery
 
 __all__ = ["Limits", "RecordPage", "read_page", "read_record"]
 
 pc = LazyModule("pyarrow.compute")  # takes long to import
+_T = TypeVar("_T")
 
 _COLUMNS = ("topic", "partition", "offset", "timestamp_ms", "key", "value", "headers")
 _BATCH_COLUMNS = (
@@ -105,7 +107,7 @@ class _Budget:
 
 def read_page(partition: Partition, query: RecordQuery, limits: Limits, now_ms: int) -> RecordPage:
     """Records that are wanted. Raises OffsetOutOfRangeError for a start that is not in the log."""
-    return look_steadily(partition, lambda one: _read_page(one, query, limits, now_ms))
+    return _look_while_there(partition, lambda one: _read_page(one, query, limits, now_ms))
 
 
 def read_record(
@@ -123,7 +125,19 @@ def read_record(
                     return _rows(found, limits)[0] | {"log_name": task.log_name}, losses
         return None, losses
 
-    return look_steadily(partition, look)
+    return _look_while_there(partition, look)
+
+
+def _look_while_there(partition: Partition, look: Callable[[Partition], _T]) -> _T:
+    """As `look_steadily`; UnknownTopicOrPartitionError if the partition is deleted meanwhile."""
+    try:
+        return look_steadily(partition, look)
+    except DataLossError as error:
+        if partition.has_gone():
+            raise UnknownTopicOrPartitionError(
+                f"{partition.topic_partition} was deleted meanwhile"
+            ) from error
+        raise
 
 
 def _read_page(partition: Partition, query: RecordQuery, limits: Limits, now_ms: int) -> RecordPage:
@@ -229,7 +243,7 @@ def _by_segment(asked: OffsetRange) -> list[OffsetRange]:
     bases = [segment.base_offset for segment in asked.partition.segments]
     parts = (
         OffsetRange(asked.partition, max(base, asked.start), min(end, asked.end))
-        for base, end in zip(bases, [*bases[1:], NO_END], strict=True)
+        for base, end in pairwise([*bases, NO_END])
     )
     return [part for part in parts if len(part)]
 
@@ -240,6 +254,8 @@ def _run(task: ScanTask, columns: Sequence[str], limits: Limits) -> Iterator[pa.
     for found in run_with(
         Corrupt.SKIP, task, projection, max_rows=limits.chunk_rows, max_bytes=limits.answer_bytes
     ):
+        if isinstance(found, Loss) and found.reason == FILE_GONE:
+            raise DataLossError(str(found))  # listed again, the partition tells whether it was deleted
         if not (isinstance(found, Loss) and found.is_unfinished):
             yield found
 

@@ -54,7 +54,7 @@ class FactsWatch:
         self._seen: Mapping[str, int] = {}
         self._due = 0.0
         self._failing_since: float | None = None
-        self._partitions: dict[str, tuple[Any, dict[str, Any]]] = {}
+        self._partitions: dict[str, tuple[Any, dict[str, Any] | None]] = {}
         self.looks = 0
         """How many times a partition was looked at."""
 
@@ -107,7 +107,7 @@ class FactsWatch:
 
     def _look(
         self, partitions: Sequence[Partition], columns: int, known: Any, progress: Progress, records: bool
-    ) -> list[dict[str, Any]]:
+    ) -> list[dict[str, Any] | None]:
         """As `look_locally`; a partition that has not changed is not looked at again."""
         around = columns, None if known is None else repr(sorted(known.items(), key=lambda item: item[0]))
         marks = [

@@ -51,10 +51,10 @@ class ReportWork:
             for at, place in enumerate(places.items, places.first)
         ]
 
-    def _look(self, place: Place) -> dict[str, Any]:
+    def _look(self, place: Place) -> dict[str, Any] | None:
         found = [one for one in list_partitions(place.url, marked=True) if one.is_named]
         if not found:
-            raise DataLossError(f"{place.url} has gone since it was listed: run it again")
+            return None  # it was deleted since it was listed
         return partition_facts(found[0], self.columns, self.known, records=self.records)
 
 
@@ -70,7 +70,7 @@ def report_facts(spark: SparkSession, paths: Paths, **asked: Any) -> dict[str, A
         known: Mapping[int, Coordinated] | None,
         progress: Progress,
         records: bool,
-    ) -> list[dict[str, Any]]:
+    ) -> list[dict[str, Any] | None]:
         places = [Place(one.url, sum(segment.size for segment in one.segments)) for one in partitions]
         share = share_bytes(spark, sum(place.size for place in places))
         rows = run_job(spark, ReportWork(columns, known, records), pack(places, share), _SCHEMA, progress)
