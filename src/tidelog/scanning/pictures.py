@@ -7,7 +7,7 @@ between batches, show as columns that are not full.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,6 +20,7 @@ from tidelog.scanning.overview import Overview, overview
 from tidelog.scanning.partitions import Partition, SegmentFacts
 from tidelog.scanning.stability import stable_offset
 from tidelog.scanning.tasks import ScanTask, read_batches
+from tidelog.scanning.volumes import FileView
 from tidelog.types import Codec
 
 __all__ = ["Axis", "Look", "Picture", "SegmentPicture", "look_at"]
@@ -30,6 +31,7 @@ Look = Callable[[BatchTable, Int64s], object]
 """Told of batches as they are met, and of how many records each of them has."""
 
 _NO_END = (1 << 63) - 1
+_COUNTED_AT_ONCE = 1 << 12
 _CODECS = {int(codec): codec.label for codec in Codec}
 
 
@@ -171,15 +173,9 @@ def _look_at_log(
     codecs: set[int] = set()
     seen.first_timestamp = -1
     try:
-        for data, origin, table in read_batches(task, partition.volume.view(segment.log_name)):
+        for table in _tables(task, partition.volume.view(segment.log_name), check):
             expected = _note(table, expected, seen, picture, meet)
             codecs.update(table.codec[~table.is_control].tolist())
-            if check and (bad := _kernel.verify(data, table.rows, origin)) >= 0:
-                raise CorruptRecordError(
-                    "a batch's checksum does not match its bytes",
-                    position=int(table.position[bad]),
-                    offset=int(table.base_offset[bad]),
-                )
     except CorruptRecordError as error:
         where = f"position {error.position}"
         seen.damage = f"{where}: {error.reason}"
@@ -188,6 +184,33 @@ def _look_at_log(
         if not seen.is_unfinished:
             picture.damage.append(f"{segment.log_name}, {seen.damage}")
     seen.codecs = tuple(sorted(_CODECS.get(codec, "unknown") for codec in codecs))
+
+
+def _tables(task: ScanTask, view: FileView, check: bool) -> Iterator[BatchTable]:
+    """The headers of a log, some thousands at a time: counting takes as long for a few of them.
+
+    What is wrong is raised after the batches before it.
+    """
+    held: list[Int64s] = []
+    wrong = None
+    try:
+        for data, origin, table in read_batches(task, view):
+            held.append(table.rows)
+            if check and (bad := _kernel.verify(data, table.rows, origin)) >= 0:
+                raise CorruptRecordError(
+                    "a batch's checksum does not match its bytes",
+                    position=int(table.position[bad]),
+                    offset=int(table.base_offset[bad]),
+                )
+            if sum(map(len, held)) >= _COUNTED_AT_ONCE:
+                yield BatchTable(np.concatenate(held))
+                held = []
+    except CorruptRecordError as error:
+        wrong = error
+    if held:
+        yield BatchTable(np.concatenate(held))
+    if wrong is not None:
+        raise wrong
 
 
 def _note(table: BatchTable, expected: int, seen: SegmentPicture, picture: Picture, meet: Look) -> int:
