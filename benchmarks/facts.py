@@ -14,12 +14,14 @@ from benchmarks.harness import Bench
 from benchmarks.log_data import ready_batches
 from benchmarks.memory import watched_peak
 from benchmarks.report import Row
+from tidelog.config import LogConfig
 from tidelog.log import Log
 from tidelog.records.windows import read_windows
 from tidelog.report.facts import gather
 from tidelog.report.page import page
 from tidelog.storage import LOCAL
 from tidelog.storage.reading import FileReader
+from tidelog.types import TimestampType
 
 __all__ = ["rows"]
 
@@ -63,7 +65,10 @@ def _scan_headers(logs: list[Path], threads: int) -> None:
 
 
 def _large(bench: Bench, gigabytes: int) -> Path:
-    """A root of four partitions; the files of three are links to those of the first."""
+    """A root of four partitions; the files of three are links to those of the first.
+
+    Records have the time of their append: with the same times again and again, time indexes would be empty.
+    """
     batches, root = bench.scratch / "facts.log", bench.scratch / "facts"
     request = {
         "file": str(batches),
@@ -75,7 +80,7 @@ def _large(bench: Bench, gigabytes: int) -> Path:
     bench.kafka("MakeLogs", logs=[request])
     ready = ready_batches(batches)
     root.mkdir()
-    with Log.open(root / "orders-0") as log:
+    with Log.open(root / "orders-0", LogConfig(message_timestamp_type=TimestampType.LOG_APPEND_TIME)) as log:
         while log.size < (gigabytes << 30) // 4:
             for batch in ready:
                 log.append_as_leader(batch)

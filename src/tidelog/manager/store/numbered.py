@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from tidelog.errors import UnknownTopicOrPartitionError
-from tidelog.manager.store.pictures import Drawable, draw_partitions
+from tidelog.lazy import LazyModule
+
+if TYPE_CHECKING:
+    from tidelog.manager.store.pictures import Drawable
 
 __all__ = ["NumberedPartitions"]
 
-_P = TypeVar("_P", bound=Drawable)
+_pictures = LazyModule("tidelog.manager.store.pictures")  # for notebooks only
+_P = TypeVar("_P", bound="Drawable")
 
 
 class NumberedPartitions(Generic[_P]):
@@ -37,7 +41,8 @@ class NumberedPartitions(Generic[_P]):
 
     def _repr_html_(self) -> str:
         """As notebooks show it."""
-        return draw_partitions(self.name, self)
+        drawn: str = _pictures.draw_partitions(self.name, self)
+        return drawn
 
     def __len__(self) -> int:
         """How many partitions it has here."""

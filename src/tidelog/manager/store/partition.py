@@ -25,12 +25,12 @@ from tidelog.errors import (
     TidelogError,
 )
 from tidelog.layout.roots import Root
+from tidelog.lazy import LazyModule
 from tidelog.log import AppendOrigin, AppendResult, FetchData, Log
 from tidelog.log.append.incoming import AppendOptions, Incoming
 from tidelog.log.producers.sequences import TV_UNKNOWN
 from tidelog.log.read.reader import DEFAULT_READ_BYTES
 from tidelog.log.read.reading import to_arrow
-from tidelog.manager.store.pictures import draw_partition
 from tidelog.manager.upkeep.moments import to_timestamp
 from tidelog.records.record import STORED_COLUMNS, StoredRecord, from_arrow
 from tidelog.records.schema import Projection
@@ -39,6 +39,7 @@ from tidelog.types import FetchIsolation, IsolationLevel, TimestampOffset, Topic
 
 __all__ = ["FlushTimes", "Partition", "close_all", "close_in_order", "refuse_replicated"]
 
+_pictures = LazyModule("tidelog.manager.store.pictures")  # for notebooks only
 _T = TypeVar("_T")
 _EVERYTHING = Projection.of(STORED_COLUMNS)
 _PLACE_COLUMNS = frozenset({"topic", "partition", "offset", "timestampType"})
@@ -98,7 +99,8 @@ class Partition:
 
     def _repr_html_(self) -> str:
         """As notebooks show it."""
-        return draw_partition(self)
+        drawn: str = _pictures.draw_partition(self)
+        return drawn
 
     # Its log
 

@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from tidelog.errors import InvalidInputError, TidelogError
 from tidelog.layout.roots import Checkpoint, Skipped, read_checkpoint
+from tidelog.lazy import LazyModule
 from tidelog.log.read.reader import DEFAULT_READ_BYTES
 from tidelog.log.read.reading import FetchData, to_arrow
 from tidelog.manager.metadata.files import look_at_metadata
@@ -30,7 +31,6 @@ from tidelog.manager.metadata.image import MetadataImage
 from tidelog.manager.store.metrics import PartitionMetrics, StoreMetrics
 from tidelog.manager.store.numbered import NumberedPartitions
 from tidelog.manager.store.partition import FlushTimes
-from tidelog.manager.store.pictures import draw_partition
 from tidelog.manager.store.topic_mapping import TopicMapping
 from tidelog.manager.upkeep.moments import to_timestamp
 from tidelog.records.record import STORED_COLUMNS, StoredRecord, from_arrow
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ReadOnlyPartition", "ReadOnlyStore", "ReadOnlyTopic", "open_readonly"]
 
+_pictures = LazyModule("tidelog.manager.store.pictures")  # for notebooks only
 _T = TypeVar("_T")
 _EVERYTHING = Projection.of(STORED_COLUMNS)
 
@@ -83,7 +84,8 @@ class ReadOnlyPartition:
 
     def _repr_html_(self) -> str:
         """As notebooks show it."""
-        return draw_partition(self)
+        drawn: str = _pictures.draw_partition(self)
+        return drawn
 
     @property
     def topic_partition(self) -> TopicPartition:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 from tidelog.errors import UnknownTopicOrPartitionError
-from tidelog.manager.store.pictures import draw_topics
+from tidelog.lazy import LazyModule
 
 __all__ = ["TopicMapping"]
 
@@ -22,6 +22,7 @@ class _Topic(Protocol[_P_co]):
     def __iter__(self) -> Iterator[_P_co]: ...
 
 
+_pictures = LazyModule("tidelog.manager.store.pictures")  # for notebooks only
 _T = TypeVar("_T", bound=_Topic[Any])
 _P = TypeVar("_P")
 
@@ -57,7 +58,10 @@ class TopicMapping(Mapping[str, _T], Generic[_T, _P]):
 
     def _repr_html_(self) -> str:
         """As notebooks show it."""
-        return draw_topics(repr(self), [(name, list(self.topics[name])) for name in sorted(self.topics)])
+        drawn: str = _pictures.draw_topics(
+            repr(self), [(name, list(self.topics[name])) for name in sorted(self.topics)]
+        )
+        return drawn
 
     def __getitem__(self, name: str) -> _T:
         """A topic by its name."""
