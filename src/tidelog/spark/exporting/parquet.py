@@ -35,7 +35,8 @@ SORT_COLUMNS = ("key", "timestamp", "offset")
 
 _MAX_OPEN = 16
 _HAVE_LEVELS = ("zstd", "gzip", "brotli")
-_DELTA = ("offset", "timestamp")
+_DELTA = ("offset", "timestamp", "partition")
+_WITH_STATISTICS = ("offset", "timestamp")
 _US_PER_DAY = 86_400_000_000
 _WRITE_ROWS = 1 << 13  # 1,024 rows at a time, which is the default, cost 2 % more
 
@@ -217,19 +218,25 @@ class DatedFiles:
 
 
 def parquet_writer(sink: Any, schema: pa.Schema, settings: ParquetSettings) -> pq.ParquetWriter:
-    """A writer of such a file."""
+    """A writer of such a file.
+
+    With dictionaries, Arrow's own schema is left out: readers would take them for the columns' types.
+    """
     delta = [name for name in _DELTA if name in schema.names]
+    skipped_by = [name for name in _WITH_STATISTICS if name in schema.names]
+    has_dictionaries = any(pa.types.is_dictionary(column.type) for column in schema)
     order = [(name, "ascending") for name in settings.sort_by]
     return pq.ParquetWriter(
         sink,
         schema,
         compression=settings.compression,
         compression_level=settings.compression_level if settings.compression in _HAVE_LEVELS else None,
-        write_statistics=list(dict.fromkeys([*delta, *settings.sort_by])),
+        write_statistics=list(dict.fromkeys([*skipped_by, *settings.sort_by])),
         sorting_columns=pq.SortingColumn.from_ordering(schema, order) if order else None,
         use_dictionary=_dictionary_columns(schema),
         column_encoding=dict.fromkeys(delta, "DELTA_BINARY_PACKED"),
         write_batch_size=_WRITE_ROWS,
+        store_schema=not has_dictionaries,
     )
 
 

@@ -176,7 +176,10 @@ class TableTarget:
         decoder = next(iter(decoders.values()))
         key_decoder = next(iter((keys or {}).values()), None)
         table = self._table
-        own = [pa.field("topic", pa.string()), pa.field("partition", pa.int32())]
+        own = [
+            pa.field("topic", pa.string(), nullable=False),
+            pa.field("partition", pa.int32(), nullable=False),
+        ]
         if not table.keeps_partition_columns and "date" in table.partition_by:
             own.append(pa.field("date", pa.date32()))
         if self.by_key:

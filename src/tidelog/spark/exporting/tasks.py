@@ -72,6 +72,15 @@ class TableLayout:
     schema: pa.Schema
     partition_by: tuple[str, ...]
 
+    @property
+    def written(self) -> pa.Schema:
+        """The schema of what is written to a file of one partition: Parquet keeps the topic's name once."""
+        at = self.schema.get_field_index("topic")
+        if at < 0:
+            return self.schema  # the table has it in the names of directories
+        topic = self.schema.field(at)
+        return self.schema.set(at, topic.with_type(pa.dictionary(pa.int32(), topic.type)))
+
     def directory_in(
         self, staging: str, topic: str | None, partition: int | None, date: str, bucket: int | None = None
     ) -> str:
@@ -110,7 +119,7 @@ class ExportWork:
     def _export(self, number: int, split: Split) -> dict[str, Any]:
         decoder = self.decoders[split.topic]
         keys = self.keys.get(split.topic)
-        schema = columns_of(self.columns, decoder, keys) if self.layout is None else self.layout.schema
+        schema = columns_of(self.columns, decoder, keys) if self.layout is None else self.layout.written
         files = DatedFiles(target_place(self.target), self._naming(number, split), schema, self.settings)
         lost: list[Loss] = []
         closed: list[WrittenFile] = []
@@ -199,10 +208,17 @@ def arranged(
         if column.name in values:
             arrays.append(values[column.name])
         elif column.name in ("topic", "partition"):
-            arrays.append(pa.repeat(pa.scalar(getattr(split, column.name), column.type), batch.num_rows))
+            arrays.append(_repeated(getattr(split, column.name), column.type, batch.num_rows))
         else:
             arrays.append(batch.column(column.name))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _repeated(value: object, kind: pa.DataType, count: int) -> pa.Array:
+    if not pa.types.is_dictionary(kind):
+        return pa.repeat(pa.scalar(value, kind), count)
+    indices = pa.repeat(pa.scalar(0, kind.index_type), count)
+    return pa.DictionaryArray.from_arrays(indices, pa.array([value], kind.value_type))
 
 
 def attempt() -> str:
