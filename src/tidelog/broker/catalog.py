@@ -10,18 +10,20 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from tidelog.broker.errors import Code, RefusedError
 from tidelog.log.epochs import EpochEndOffset, LeaderEpochCache
 from tidelog.log.read.reading import FetchData
 from tidelog.manager.store.partition import Partition
-from tidelog.manager.store.readonly import ReadOnlyPartition, ReadOnlyStore
 from tidelog.manager.store.store import Store
 from tidelog.storage import LOCAL, EpochEntry, read_epoch_checkpoint
 from tidelog.storage.metadata import read_meta_properties
 from tidelog.storage.names import LEADER_EPOCH_FILE, META_PROPERTIES_FILE
 from tidelog.types import FetchIsolation, TimestampOffset, TopicPartition
+
+if TYPE_CHECKING:
+    from tidelog.manager.store.readonly import ReadOnlyPartition, ReadOnlyStore
 
 __all__ = ["Catalog", "Ends", "ReadOnlyCatalog", "ServedLog", "ServedTopic", "StoreCatalog", "epoch_at"]
 

@@ -8,20 +8,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, overload
 
 from tidelog.errors import InvalidInputError
+from tidelog.lazy import LazyModule
 from tidelog.log.log import clock_ms
 from tidelog.manager.background.scheduler import TaskQueue, monotonic_ms
 from tidelog.manager.brokerconfig import BrokerConfig
 from tidelog.manager.store.environment import Environment
 from tidelog.manager.store.events import Event, Teller
 from tidelog.manager.store.opening import Wishes, open_roots
-from tidelog.manager.store.readonly import ReadOnlyStore, open_readonly
 from tidelog.manager.store.store import Store
 from tidelog.storage import LOCAL, FileSystem
 
 if TYPE_CHECKING:
     from _typeshed import StrPath
 
+    from tidelog.manager.store.readonly import ReadOnlyStore
+
 __all__ = ["open_store"]
+
+_readonly = LazyModule("tidelog.manager.store.readonly")  # with all that reads files at rest
 
 
 @overload
@@ -104,7 +108,8 @@ def open_store(
     if mode not in ("r", "w"):
         raise InvalidInputError(f"mode is 'r' (read) or 'w' (read and write), not {mode!r}")
     if mode == "r":
-        return open_readonly(listed or broker.log_dirs)
+        seen: ReadOnlyStore = _readonly.open_readonly(listed or broker.log_dirs)
+        return seen
     paths = [str(Path(path).absolute()) for path in listed or broker.log_dirs]
     queue = TaskQueue(now_ms or (clock_ms if background is False else monotonic_ms))
     tell = Teller(on_event)
