@@ -18,8 +18,9 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidelog.config import ConfigKey, ConfigType, LogConfig
@@ -230,6 +231,12 @@ class BrokerConfig:
     def read(cls, path: StrPath, fs: FileSystem = LOCAL) -> BrokerConfig:
         """Parse a `server.properties` file."""
         return cls.from_properties(parse_properties(read_file(fs, path), os.fspath(path)))
+
+    def disks_of(self, roots: Sequence[StrPath]) -> list[str]:
+        """All `log.dirs` if one root is given and it is one of them, else the roots; as absolute paths."""
+        paths = [str(Path(one).absolute()) for one in roots]
+        disks = [str(Path(one).absolute()) for one in self.log_dirs]
+        return disks if len(paths) == 1 and paths[0] in disks else paths
 
     @classmethod
     def keys(cls) -> Mapping[str, ConfigKey]:

@@ -92,10 +92,7 @@ class RootOptions:
 
     def roots(self, root: StrPath | Sequence[StrPath]) -> list[str]:
         """The root, or all disks of the broker if it is one of them; several are what they are."""
-        listed = [root] if isinstance(root, (str, os.PathLike)) else list(root)
-        paths = [str(Path(one).absolute()) for one in listed]
-        disks = [str(Path(one).absolute()) for one in self.broker.log_dirs]
-        return disks if len(paths) == 1 and paths[0] in disks else paths
+        return self.broker.disks_of([root] if isinstance(root, (str, os.PathLike)) else root)
 
 
 def check_ready(root: StrPath | Sequence[StrPath], options: RootOptions | None = None) -> None:
@@ -117,10 +114,13 @@ def metadata_of(root: str, options: RootOptions) -> MetadataImage:
 def split_known(
     root: str, names: Sequence[TopicPartition], image: MetadataImage
 ) -> tuple[list[TopicPartition], list[TopicPartition]]:
-    """Those of a root's partitions that the metadata knows, and the others. Nobody's root knows all."""
+    """Split partitions into those in the metadata and the others.
+
+    A root without meta.properties knows all.
+    """
     nobodys = not LOCAL.exists(f"{root}/{META_PROPERTIES_FILE}")
     known = [name for name in names if nobodys or image.has(name)]
-    return known, [name for name in names if name not in known]
+    return known, [] if nobodys else [name for name in names if not image.has(name)]
 
 
 def check_one_node(roots: Sequence[str]) -> None:

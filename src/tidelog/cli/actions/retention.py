@@ -19,6 +19,7 @@ from tidelog.cli.actions.loading import (
 from tidelog.cli.actions.spark_upkeep import retain_on_spark, root_for_spark
 from tidelog.cli.errors import UsageError
 from tidelog.cli.render.output import Cell, Column, Output
+from tidelog.manager.metadata.image import MetadataImage
 from tidelog.manager.upkeep.retention_plan import plan_root_retention
 from tidelog.manager.verification.root import partition_directories
 from tidelog.storage import LOCAL
@@ -55,7 +56,7 @@ def retain_path(
     if master is not None:
         check_ready(path, options)
         root = root_for_spark(path)
-        going = retain_on_spark(root, master, dry_run=dry_run, settings=config, config=options.broker)
+        going = _going_on_spark(root, master, output, options, dry_run=dry_run, settings=config)
     else:
         going = _going(existing_directory(path), output, options, dry_run=dry_run, settings=config)
     freed = [0, 0]
@@ -80,13 +81,8 @@ def _going(
     if LOCAL.exists(f"{root}/{META_PROPERTIES_FILE}"):
         check_ready(root, options)
     names = [directory.rpartition("/")[2]] if alone else list(partition_directories(LOCAL, root)[0])
-    image = metadata_of(root, options)
     partitions = [parse_partition_directory(name).topic_partition for name in names]
-    unknown = split_known(root, [one for one in partitions if one.topic != CLUSTER_METADATA_TOPIC], image)[1]
-    if unknown and alone:
-        raise refuse_unknown(root, unknown[0])
-    if unknown:
-        output.say(f"{len(unknown)} partitions are left alone: the metadata here does not know {unknown[0]}")
+    image = _tell_unknown(root, partitions, output, options, alone=alone)
     now_ms = time.time_ns() // 1_000_000
     defaults = options.broker.topic_defaults
     plans = plan_root_retention(LOCAL, root, names, now_ms, settings, defaults, image=image)
@@ -102,3 +98,35 @@ def _going(
         for partition in due:
             for plan in store.apply_retention(partition).values():
                 yield from ((partition, one) for one in plan.deletions)
+
+
+def _going_on_spark(
+    root: str,
+    master: str,
+    output: Output,
+    options: RootOptions,
+    *,
+    dry_run: bool,
+    settings: Mapping[str, str],
+) -> Iterator[tuple[TopicPartition, Deletion]]:
+    """As `_going`, of a root, with Spark."""
+    _tell_unknown(root, list(partition_directories(LOCAL, root)[0].values()), output, options)
+    yield from retain_on_spark(root, master, dry_run=dry_run, settings=settings, config=options.broker)
+
+
+def _tell_unknown(
+    root: str,
+    partitions: Sequence[TopicPartition],
+    output: Output,
+    options: RootOptions,
+    *,
+    alone: bool = False,
+) -> MetadataImage:
+    """Tell how many partitions the metadata does not know, or refuse one that is `alone`; the metadata."""
+    image = metadata_of(root, options)
+    unknown = split_known(root, [one for one in partitions if one.topic != CLUSTER_METADATA_TOPIC], image)[1]
+    if unknown and alone:
+        raise refuse_unknown(root, unknown[0])
+    if unknown:
+        output.say(f"{len(unknown)} partitions are left alone: the metadata here does not know {unknown[0]}")
+    return image

@@ -8,7 +8,7 @@ one, every change the partition epoch, as brokers count.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from tidelog.protocol.metadata_records import (
@@ -77,6 +77,15 @@ class MetadataImage:
     def topic_config(self, topic: str) -> Mapping[str, str]:
         """What is set for a topic, as text under Kafka's keys."""
         return dict(self._topic_configs.get(topic, {}))
+
+    def restricted_to(self, topics: Collection[str]) -> MetadataImage:
+        """What it says about some topics only, to be sent to where nothing else is asked."""
+        return MetadataImage(
+            topics={name: self.topics[name] for name in topics if name in self.topics},
+            _topic_configs={
+                name: self._topic_configs[name] for name in topics if name in self._topic_configs
+            },
+        )
 
     @property
     def in_transaction(self) -> bool:

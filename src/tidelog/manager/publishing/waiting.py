@@ -25,16 +25,22 @@ _POLL_S = 0.05
 
 
 def open_waiting(
-    roots: Sequence[str], *, wait_ms: int, config: BrokerConfig | None = None, recover: bool = False
+    roots: Sequence[str],
+    *,
+    wait_ms: int,
+    config: BrokerConfig | None = None,
+    create: bool = True,
+    recover: bool = False,
 ) -> Store:
     """Open a store without background work, waiting for its roots; LogLockedError names who has one.
 
-    Roots that were not closed cleanly are refused unless they are to be recovered.
+    Roots that are missing are made, unless `create` is false. Roots that were not closed cleanly are refused
+    unless they are to be recovered.
     """
     deadline = time.monotonic() + wait_ms / 1000
     while True:
         try:
-            return open_store(roots, config=config, background=False, recover=recover)
+            return open_store(roots, config=config, create=create, background=False, recover=recover)
         except LogLockedError as error:
             if _is_own(roots) or time.monotonic() >= deadline:
                 raise _told(error, roots, wait_ms) from None

@@ -31,6 +31,7 @@ from tidelog.cleanup.splitting import splitting
 from tidelog.errors import DataLossError, InvalidInputError, TidelogError
 from tidelog.layout.roots import Checkpoint
 from tidelog.manager.brokerconfig import BrokerConfig
+from tidelog.manager.metadata.files import home_of_metadata
 from tidelog.manager.publishing.committing import sweep_staging
 from tidelog.manager.publishing.waiting import open_waiting
 from tidelog.manager.store.partition import Partition
@@ -104,22 +105,23 @@ def compact(
     partition larger than `max_bytes_per_task` is compacted by several tasks; by default, a partition that
     would keep one core busy for longer than all others together. The root is locked during the job; the
     staging directory beside it needs room for the result. `config` is the broker's configuration, whose
-    defaults topics have. A root that was not closed in order is refused unless `recover` is set.
+    defaults topics have, and whose `log.dirs` say where the metadata is if the root has none. A root that was
+    not closed in order is refused unless `recover` is set.
     """
     options = SinkOptions.parse({"path": str(root)})
     now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     if dry_run:
-        return report_frame(
-            spark, cleanable(options.roots, topics, now, from_start=from_start), COMPACT_SCHEMA
-        )
+        rows = cleanable(options.roots, topics, now, from_start=from_start, config=config)
+        return report_frame(spark, rows, COMPACT_SCHEMA)
+    disks = (config or BrokerConfig()).disks_of(options.roots)
     staging = Path(options.staging, f"{_STAGED}{uuid.uuid4().hex}")
     try:
         with open_waiting(
-            options.roots, wait_ms=options.lock_timeout_ms, config=config, recover=recover
+            disks, wait_ms=options.lock_timeout_ms, config=config, create=False, recover=recover
         ) as store:
             sweep_staging(options.staging, prefix=_STAGED, root=options.roots[0])
             chosen = []
-            for partition in _selected(store, topics):
+            for partition in _selected(store, options.roots[0], topics):
                 size, segments = partition.log.size, len(partition.log.segments)
                 plan = _planned(partition, now, from_start)
                 if plan.cleanable_bytes:
@@ -132,32 +134,52 @@ def compact(
     return report_frame(spark, rows, COMPACT_SCHEMA)
 
 
-def _selected(store: Store, topics: Iterable[str] | None) -> list[Partition]:
+def _selected(store: Store, root: str, topics: Iterable[str] | None) -> list[Partition]:
+    """The partitions of a root to compact; the other disks of the store are open for their metadata only."""
     named = None if topics is None else set(topics)
+
+    def is_here(one: Partition) -> bool:
+        return one.root is not None and one.root.path == root
+
     for topic in named or ():
-        if not all(one.log.config.compact for one in store.topic(topic)):
-            policy = ",".join(store.partition(topic).log.config.cleanup_policy)
+        of_topic = [one for one in store.topic(topic) if is_here(one)]
+        if not all(one.log.config.compact for one in of_topic):
+            policy = ",".join(of_topic[0].log.config.cleanup_policy)
             raise InvalidInputError(f"topic {topic} is not compacted but has cleanup.policy={policy}")
     return [
-        partition
-        for partition in store.partitions
-        if (named is None or partition.topic_partition.topic in named) and partition.log.config.compact
+        one
+        for one in store.partitions
+        if (named is None or one.topic_partition.topic in named) and is_here(one) and one.log.config.compact
     ]
 
 
 def cleanable(
-    roots: Iterable[str], topics: Iterable[str] | None, now_ms: int, *, from_start: bool
+    roots: Iterable[str],
+    topics: Iterable[str] | None,
+    now_ms: int,
+    *,
+    from_start: bool,
+    config: BrokerConfig | None = None,
 ) -> list[dict[str, Any]]:
     """What a run would compact. The roots are not changed or locked."""
     named = None if topics is None else set(topics)
+    broker = config or BrokerConfig()
     found = {root: partition_directories(LOCAL, root)[0] for root in roots}
     there = {name.topic for names in found.values() for name in names.values()}
     if named is not None and named - there:
         raise InvalidInputError(f"there is no topic {', '.join(sorted(named - there))} in {', '.join(found)}")
     rows = []
     for root, partitions in found.items():
-        names = tuple(path for path, name in partitions.items() if named is None or name.topic in named)
-        request = Compaction(LOCAL, root, names, now_ms, from_start=from_start, by_name=named is not None)
+        request = Compaction(
+            LOCAL,
+            root,
+            tuple(path for path, name in partitions.items() if named is None or name.topic in named),
+            now_ms,
+            from_start=from_start,
+            by_name=named is not None,
+            defaults=broker.topic_defaults,
+            metadata=home_of_metadata(LOCAL, broker.disks_of([root])),
+        )
         rows += [
             _plan_row(one.partition, one.plan, one.size_bytes, one.segments)
             for one in plan_at_rest(request)

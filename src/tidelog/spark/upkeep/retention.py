@@ -8,7 +8,7 @@ deletes is decided there once more, since things may have changed since the look
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,9 +17,13 @@ import pyarrow as pa
 
 from tidelog.config import LogConfig
 from tidelog.errors import InvalidInputError
+from tidelog.layout.roots import look_at
 from tidelog.manager.brokerconfig import BrokerConfig
+from tidelog.manager.metadata.files import home_of_metadata, read_cluster_metadata
+from tidelog.manager.metadata.image import MetadataImage
 from tidelog.manager.publishing.waiting import open_waiting
-from tidelog.manager.upkeep.retention_plan import plan_root_retention
+from tidelog.manager.store.store import Store
+from tidelog.manager.upkeep.retention_plan import is_planned, plan_root_retention
 from tidelog.manager.upkeep.trimming import plan_trim
 from tidelog.manager.upkeep.trimming import trim as trim_partition
 from tidelog.scanning.partitions import Partition, list_partitions
@@ -27,6 +31,7 @@ from tidelog.spark.runtime.jobs import report_frame, run_job
 from tidelog.spark.sink.options import SinkOptions
 from tidelog.storage import LOCAL
 from tidelog.storage.names import CLUSTER_METADATA_TOPIC
+from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -61,10 +66,11 @@ TRIM_SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class RootSplit:
-    """Some partitions of a root."""
+    """Some partitions of a root, and what the metadata says about their topics."""
 
     root: str
     names: tuple[str, ...]
+    image: MetadataImage
 
     @property
     def size(self) -> int:
@@ -83,8 +89,10 @@ class RetentionWork:
     def __call__(self, number: int, split: RootSplit) -> list[dict[str, Any]]:
         """What goes of each partition."""
         rows = []
-        names = list(split.names)
-        for one in plan_root_retention(LOCAL, split.root, names, self.now_ms, self.settings, self.defaults):
+        names, known = list(split.names), split.image
+        for one in plan_root_retention(
+            LOCAL, split.root, names, self.now_ms, self.settings, self.defaults, image=known
+        ):
             rows += _retention_rows(one.partition.topic, one.partition.partition, one.plan.deletions)
         return rows
 
@@ -146,18 +154,20 @@ def retention(
     """Delete old segments by the topics' configs, as `tidelog retention` does; see RETENTION_SCHEMA.
 
     `settings` (configs other than the topics') and `now_ms` are for a dry run. `config` is the broker's,
-    whose defaults topics have. A root that was not closed in order is refused unless `recover` is set.
+    whose defaults topics have, and whose `log.dirs` say where the metadata is if the root has none. What the
+    metadata does not know is left alone. A root that was not closed in order is refused unless `recover` is
+    set.
     """
     if (settings or now_ms is not None) and not dry_run:
         raise InvalidInputError("settings and now_ms are for a dry run: what goes follows the topic's config")
     options = SinkOptions.parse({"path": str(root)})
     now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
-    splits = _splits(options.roots[0], topics)
+    disks = (config or BrokerConfig()).disks_of(options.roots)
+    splits = _splits(options.roots[0], topics, disks)
     defaults = None if config is None else config.topic_defaults
     rows = _run(spark, RetentionWork(now, settings or {}, defaults), splits, RETENTION_SCHEMA)
     if not dry_run and rows:
-        wait_ms = options.lock_timeout_ms
-        with open_waiting(options.roots, wait_ms=wait_ms, config=config, recover=recover) as store:
+        with _opened(disks, options, config, recover=recover) as store:
             names = {(row["topic"], row["partition"]) for row in rows}
             rows = []
             for topic, number in sorted(names):
@@ -180,16 +190,18 @@ def trim(
 ) -> DataFrame:
     """Delete the records below an offset, or up to the first one of a time or later; see TRIM_SCHEMA.
 
-    A root that was not closed in order is refused unless `recover` is set.
+    `config` is the broker's, whose `log.dirs` say where the metadata is if the root has none. Partitions that
+    the metadata does not know are left alone; if their topic is named, that is refused. A root that was not
+    closed in order is refused unless `recover` is set.
     """
     if (before_offset is None) == (before_ms is None):
         raise InvalidInputError("say up to where: one of before_offset and before_ms")
     options = SinkOptions.parse({"path": str(root)})
-    splits = _splits(options.roots[0], topics)
+    disks = (config or BrokerConfig()).disks_of(options.roots)
+    splits = _splits(options.roots[0], topics, disks, refuse_unknown=True)
     rows = _run(spark, TrimWork(before_offset, before_ms), splits, TRIM_SCHEMA)
     if not dry_run and rows:
-        wait_ms = options.lock_timeout_ms
-        with open_waiting(options.roots, wait_ms=wait_ms, config=config, recover=recover) as store:
+        with _opened(disks, options, config, recover=recover) as store:
             rows = [
                 _trim_row(
                     trim_partition(
@@ -219,21 +231,46 @@ def trim_is_due(
     return any(work(0, split) for split in _splits(str(root), topics))
 
 
-def _splits(root: str, topics: Iterable[str] | None) -> list[RootSplit]:
-    """The partitions of a root, a few at a time."""
+def _splits(
+    root: str,
+    topics: Iterable[str] | None,
+    disks: Sequence[str] | None = None,
+    *,
+    refuse_unknown: bool = False,
+) -> list[RootSplit]:
+    """The partitions of a root that the metadata on one of its broker's disks knows, a few at a time."""
     named = None if topics is None else set(topics)
-    names = [str(one.topic_partition) for one in list_partitions(root)]
-    there = {name.rpartition("-")[0] for name in names}
-    for topic in sorted((named or set()) - there):
+    found = (one.topic_partition for one in list_partitions(root))
+    there = [one for one in found if one.topic != CLUSTER_METADATA_TOPIC]
+    for topic in sorted((named or set()) - {one.topic for one in there}):
         raise InvalidInputError(f"there is no topic {topic!r} in {root}")
-    wanted = [
-        name
-        for name in names
-        if name.rpartition("-")[0] != CLUSTER_METADATA_TOPIC
-        and (named is None or name.rpartition("-")[0] in named)
-    ]
+    home = home_of_metadata(LOCAL, disks or [root])
+    facts, image = look_at(LOCAL, root), read_cluster_metadata(LOCAL, home).image
+    asked = [one for one in there if named is None or one.topic in named]
+    wanted = [one for one in asked if is_planned(facts, image, one)]
+    if refuse_unknown and named is not None and len(wanted) < len(asked):
+        raise _unknown(root, next(one for one in asked if one not in wanted))
     each = max(len(wanted) // _MOST_SPLITS, 1)
-    return [RootSplit(root, tuple(wanted[at : at + each])) for at in range(0, len(wanted), each)]
+    parts = [wanted[at : at + each] for at in range(0, len(wanted), each)]
+    return [
+        RootSplit(root, tuple(map(str, part)), image.restricted_to({one.topic for one in part}))
+        for part in parts
+    ]
+
+
+def _unknown(root: str, partition: TopicPartition) -> InvalidInputError:
+    return InvalidInputError(
+        f"{root} has a directory {partition}, but its metadata does not know the partition: it may be one of "
+        "several disks of a broker, and the metadata on another. Name all of them with --server-properties "
+        "(config=)"
+    )
+
+
+def _opened(
+    disks: Sequence[str], options: SinkOptions, config: BrokerConfig | None, *, recover: bool
+) -> Store:
+    wait_ms = options.lock_timeout_ms
+    return open_waiting(disks, wait_ms=wait_ms, config=config, create=False, recover=recover)
 
 
 _MOST_SPLITS = 64
