@@ -20,6 +20,7 @@ def split(number: int, size: int, records: int = 1, url: str = "/root") -> Split
 def test_two_thousand_small_ones_make_a_few_tasks() -> None:
     packed = pack_splits([split(n, 100) for n in range(2000)], max_bytes=64 * MB)
     assert 10 <= len(packed) <= 20
+    assert len(pack_splits([split(n, 100) for n in range(2000)], max_bytes=64 * MB, bundled=True)) == 2
     remote = pack_splits([split(n, 100, url="s3://bucket") for n in range(2000)], max_bytes=64 * MB)
     assert len(remote) > len(packed) - 10
 
@@ -38,15 +39,22 @@ def test_nothing_makes_no_task() -> None:
     max_bytes=st.integers(1, 64 * MB),
     min_tasks=st.none() | st.integers(1, 100),
     max_records=st.none() | st.integers(50, 200),
+    bundled=st.booleans(),
 )
 def test_every_split_once_in_order_within_the_limits(
-    sizes: list[tuple[int, int]], max_bytes: int, min_tasks: int | None, max_records: int | None
+    sizes: list[tuple[int, int]],
+    max_bytes: int,
+    min_tasks: int | None,
+    max_records: int | None,
+    bundled: bool,
 ) -> None:
     splits = [split(n, size, records) for n, (size, records) in enumerate(sizes)]
-    packed = pack_splits(splits, max_bytes=max_bytes, min_tasks=min_tasks, max_records=max_records)
+    packed = pack_splits(
+        splits, max_bytes=max_bytes, min_tasks=min_tasks, max_records=max_records, bundled=bundled
+    )
     assert [one for group in packed for one in group] == splits
     assert len(packed) >= min(min_tasks or 0, len(splits))
     for group in packed:
-        assert len(group) == 1 or sum(map(split_cost, group)) <= max_bytes
+        assert len(group) == 1 or sum(split_cost(one, bundled=bundled) for one in group) <= max_bytes
         if max_records is not None:
             assert sum(one.tasks[0].end_offset for one in group) <= max_records

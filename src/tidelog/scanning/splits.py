@@ -15,11 +15,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tidelog.errors import InvalidInputError
+from tidelog.scanning.bundles import can_be_bundled
 from tidelog.scanning.plan import DEFAULT_SPLIT_BYTES
 from tidelog.scanning.ranges import OffsetRange, plan_range, range_bytes
 from tidelog.scanning.tasks import ScanTask
 
-__all__ = ["Split", "plan_splits"]
+__all__ = ["Split", "is_small", "plan_splits"]
 
 _FINENESS = 4
 
@@ -44,6 +45,11 @@ class Split:
     def partition(self) -> int:
         """The partition it is of."""
         return self.tasks[0].partition
+
+
+def is_small(split: Split) -> bool:
+    """Whether it is read together with its neighbours, if they are small too (`bundles`)."""
+    return len(split.tasks) == 1 and can_be_bundled(split.tasks[0])
 
 
 def plan_splits(

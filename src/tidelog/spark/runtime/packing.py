@@ -2,28 +2,35 @@
 
 A task costs milliseconds before it reads a byte, and so does a file before it gives one. So a file counts for
 some bytes more than it has (`spark.sql.files.openCostInBytes` is the same idea), and neighbours share a task
-until they make up a task's share. What is large enough goes alone. Splits stay in order: those of a partition
-are read one after the other, by one task or by several that follow each other.
+until they make up a task's share. Of small files that are read together a thousand cost about as much as a
+task. What is large enough goes alone. Splits stay in order: those of a partition are read one after the
+other, by one task or by several that follow each other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tidelog.scanning.splits import Split
+from tidelog.scanning.splits import Split, is_small
 
 __all__ = ["pack_splits", "split_cost", "task_bytes"]
 
+_BUNDLED_FILE_BYTES = 3 << 10
 _LOCAL_FILE_BYTES = 32 << 10
 _REMOTE_FILE_BYTES = 1 << 20
-"""What opening a file counts for, on a file system and in an object store."""
+"""What opening a file counts for: with others on a file system, by itself, and in an object store."""
 _MIN_TASK_BYTES = 4 << 20
 _TASKS = 32
 """As many tasks as there should be, if they come to a good size, where the number of cores is not known."""
 
 
-def split_cost(split: Split) -> int:
-    """What a split counts for: its bytes, and something for each of its files."""
+def split_cost(split: Split, *, bundled: bool = False) -> int:
+    """What a split counts for: its bytes, and something for each of its files.
+
+    `bundled` says that small splits are read together (`scanning.bundles`).
+    """
+    if bundled and is_small(split):
+        return split.tasks[0].size + _BUNDLED_FILE_BYTES
     per_file = _REMOTE_FILE_BYTES if "://" in split.tasks[0].url else _LOCAL_FILE_BYTES
     return split.size + per_file * len(split.tasks)
 
@@ -40,26 +47,29 @@ def pack_splits(
     tasks: int = _TASKS,
     min_tasks: int | None = None,
     max_records: int | None = None,
+    bundled: bool = False,
 ) -> list[tuple[Split, ...]]:
     """Put neighbours together into tasks of at most `max_bytes`, and of at most `max_records` records.
 
-    There are `min_tasks` at least, as far as there are so many splits.
+    There are `min_tasks` at least, as far as there are so many splits. `bundled` as of `split_cost`.
     """
-    total = sum(map(split_cost, splits))
-    limit = task_bytes(total, max_bytes, tasks)
+    costs = [split_cost(split, bundled=bundled) for split in splits]
+    limit = task_bytes(sum(costs), max_bytes, tasks)
     wanted = min(min_tasks or 1, len(splits))
-    packed = list(_packed(splits, limit, max_records))
+    packed = list(_packed(splits, costs, limit, max_records))
     while len(packed) < wanted:
         limit //= 2
-        packed = list(_packed(splits, limit, max_records))
+        packed = list(_packed(splits, costs, limit, max_records))
     return packed
 
 
-def _packed(splits: Sequence[Split], limit: int, max_records: int | None) -> Iterator[tuple[Split, ...]]:
+def _packed(
+    splits: Sequence[Split], costs: Sequence[int], limit: int, max_records: int | None
+) -> Iterator[tuple[Split, ...]]:
     group: list[Split] = []
     filled = records = 0
-    for split in splits:
-        cost, more = split_cost(split), _records(split, group[-1] if group else None)
+    for split, cost in zip(splits, costs, strict=True):
+        more = _records(split, group[-1] if group else None)
         too_many = max_records is not None and records + more > max_records
         if group and (filled + cost > limit or too_many):
             yield tuple(group)

@@ -16,9 +16,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from tidelog.errors import InvalidInputError
+from tidelog.scanning.bundles import BUNDLE_BYTES, read_bundle
 from tidelog.scanning.losses import Corrupt, Loss
 from tidelog.scanning.ranges import plan_range
-from tidelog.scanning.splits import Split, plan_splits
+from tidelog.scanning.splits import Split, is_small, plan_splits
 from tidelog.scanning.tasks import NO_END
 from tidelog.spark.runtime.packing import pack_splits
 from tidelog.spark.runtime.shipping import Shipped
@@ -34,6 +35,7 @@ from tidelog.spark.source.topic_ids import (
     recreated,
     topic_id_at,
 )
+from tidelog.storage.metadata import parse_id
 from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -139,6 +141,7 @@ def parts_of(splits: list[Split], options: SourceOptions, ids: Mapping[str, str]
         max_bytes=options.max_bytes_per_partition,
         min_tasks=options.min_partitions,
         max_records=options.max_records_per_partition,
+        bundled=True,
     )
     return [SplitPartition(group, ids) for group in packed]
 
@@ -174,18 +177,67 @@ def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
 
 def _read(part: SplitPartition, options: SourceOptions, wanted: Wanted) -> Iterator[pa.RecordBatch]:
     policy = LossPolicy(options.fail_on_data_loss, options.corrupt)
-    for split in part.splits:
-        url, name = split.tasks[0].url, TopicPartition(split.topic, split.partition)
-        known = part.ids.get(url)
-        found = topic_id_at(url) if known is not None else None
-        if is_another(known, found):
-            policy.lost(f"{recreated(name, known, found)}: what was planned of the old one cannot be read")
+    for group in _bundles(part, wanted):
+        if len(group) == 1:
+            yield from _read_split(group[0], part, policy, wanted)
             continue
-        for batch in _records(split, policy, wanted):
-            shaped = wanted.shape(batch, split.topic)
-            for start in range(0, shaped.num_rows, MAX_ROWS):
-                yield shaped.slice(start, MAX_ROWS)
-        check_still(url, name, known)
+        tasks = [split.tasks[0] for split in group]
+        for found in read_bundle(
+            tasks,
+            wanted.projection,
+            max_rows=MAX_ROWS,
+            max_bytes=MAX_BYTES,
+            gapless=options.corrupt is Corrupt.SKIP,  # a gap may be damage that is to be told
+        ):
+            if isinstance(found, int):
+                yield from _read_split(group[found], part, policy, wanted)
+            else:
+                yield from _shaped(found, group[0].topic, wanted)
+
+
+def _bundles(part: SplitPartition, wanted: Wanted) -> Iterator[list[Split]]:
+    """The splits in order: small neighbours that can be read together, and each of the others by itself."""
+    group: list[Split] = []
+    size = 0
+    for split in part.splits:
+        alone = not is_small(split) or wanted.projection.wants("position") or not _is_as_planned(split, part)
+        other = bool(group and wanted.typed.decoders) and split.topic != group[0].topic  # decoded otherwise
+        if group and (alone or other or size + split.size > BUNDLE_BYTES):
+            yield group
+            group, size = [], 0
+        group.append(split)
+        size += split.size
+        if alone:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
+
+
+def _is_as_planned(split: Split, part: SplitPartition) -> bool:
+    """Whether its task was planned on the topic whose id the split is sent with."""
+    known = part.ids.get(split.tasks[0].url)
+    return split.tasks[0].topic_id == (None if known is None else parse_id(known))
+
+
+def _read_split(
+    split: Split, part: SplitPartition, policy: LossPolicy, wanted: Wanted
+) -> Iterator[pa.RecordBatch]:
+    url, name = split.tasks[0].url, TopicPartition(split.topic, split.partition)
+    known = part.ids.get(url)
+    found = topic_id_at(url) if known is not None else None
+    if is_another(known, found):
+        policy.lost(f"{recreated(name, known, found)}: what was planned of the old one cannot be read")
+        return
+    for batch in _records(split, policy, wanted):
+        yield from _shaped(batch, split.topic, wanted)
+    check_still(url, name, known)
+
+
+def _shaped(batch: pa.RecordBatch, topic: str, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+    shaped = wanted.shape(batch, topic)
+    for start in range(0, shaped.num_rows, MAX_ROWS):
+        yield shaped.slice(start, MAX_ROWS)
 
 
 def _records(split: Split, policy: LossPolicy, wanted: Wanted) -> Iterator[pa.RecordBatch]:
