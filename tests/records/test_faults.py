@@ -7,6 +7,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
@@ -28,6 +29,7 @@ from tidelog.errors import (
     UnknownCodecError,
     UnknownMagicError,
 )
+from tidelog.kernels import codecs
 from tidelog.kernels import faults as codes
 from tidelog.records import iter_record_batches, read_record_batches, walk_batches
 from tidelog.records.faults import Fault, fault_error
@@ -316,6 +318,13 @@ def test_kernels_and_errors_agree_on_fault_codes() -> None:
         assert getattr(codes, fault.name) == fault
         assert getattr(twin("faults"), fault.name) == fault
     assert {name for name in vars(twin("faults")) if name.isupper()} == set(Fault.__members__)
+
+
+@pytest.mark.parametrize("kernel", [codecs, twin("codecs")])
+def test_kernels_know_the_codecs(kernel: ModuleType) -> None:
+    known = {codec.name: int(codec) for codec in Codec if codec is not Codec.NONE}
+    assert {name: value for name, value in vars(kernel).items() if name in known} == known
+    assert max(Codec) == kernel.LARGEST
 
 
 def test_every_fault_of_bad_bytes_has_an_error() -> None:

@@ -2,16 +2,18 @@
 """The batches of an append: one pass that checks their headers, one that stamps offsets into their bytes.
 
 Both walk the table of `kernels.scan` (16 columns of int64 a row). What is checked for whom, and the error
-each fault becomes, is said in `log.validation`.
+each fault becomes, is said in `log.append.validation`.
 """
 
 import cython
 
 if cython.compiled:
+    from cython.cimports.tidelog.kernels.codecs import LARGEST, ZSTD
     from cython.cimports.tidelog.kernels.crc import crc32c_range
 else:
     from types import SimpleNamespace as Facts
 
+    from tidelog.kernels.codecs import LARGEST, ZSTD
     from tidelog.kernels.crc import crc32c_range
 
 _RAFT_EPOCH = cython.declare(cython.int, 1)
@@ -56,7 +58,7 @@ def _analyze_one(
         return _BASE_OFFSET
     if origin != _REPLICATION and rows[i, 1] > max_message_bytes:
         return _TOO_LARGE
-    if (attributes & 7) > 4 or (magic < 2 and (attributes & 7) == 4):
+    if (attributes & 7) > LARGEST or (magic < 2 and (attributes & 7) == ZSTD):
         return _CODEC
     if origin == _RAFT_LEADER or origin == _REPLICATION:
         return _NOT_MONOTONIC if last <= last_offset else 0

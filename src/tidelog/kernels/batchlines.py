@@ -13,8 +13,10 @@ header: null.
 import cython
 
 if cython.compiled:
+    from cython.cimports.tidelog.kernels.codecs import GZIP, LZ4, SNAPPY, ZSTD
     from cython.cimports.tidelog.kernels.text import put_int, put_word
 else:
+    from tidelog.kernels.codecs import GZIP, LZ4, SNAPPY, ZSTD
     from tidelog.kernels.text import put_int, put_word
 
 _MAX_SEQUENCE = cython.declare(cython.longlong, 0x7FFFFFFF)
@@ -46,13 +48,13 @@ def put_codec(out, at, attributes):
     codec: cython.int = attributes & 7
     if codec == 0:
         return put_word(out, at, b"none")
-    if codec == 1:
+    if codec == GZIP:
         return put_word(out, at, b"gzip")
-    if codec == 2:
+    if codec == SNAPPY:
         return put_word(out, at, b"snappy")
-    if codec == 3:
+    if codec == LZ4:
         return put_word(out, at, b"lz4")
-    if codec == 4:
+    if codec == ZSTD:
         return put_word(out, at, b"zstd")
     return put_word(out, at, b"unknown")
 

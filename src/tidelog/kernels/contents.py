@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """What the records of an append say, without decoding them: their times, their keys, whether they are sound.
 
-A record (see `kernels.decode`): length varint | attributes i8 | timestamp delta varlong | offset delta
+A record (see `kernels.records`): length varint | attributes i8 | timestamp delta varlong | offset delta
 varint | key length varint, key | value length varint, value | header count varint, { key length, key, value
 length, value }.
 

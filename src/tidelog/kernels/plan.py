@@ -10,8 +10,12 @@ and 1, uncompressed; 4 magic 0 and 1, compressed.
 
 import cython
 
-if not cython.compiled:
+if cython.compiled:
+    from cython.cimports.tidelog.kernels.codecs import LARGEST, SNAPPY
+else:
     from types import SimpleNamespace as Chunk
+
+    from tidelog.kernels.codecs import LARGEST, SNAPPY
 
 
 def _kind(magic, codec):
@@ -19,7 +23,7 @@ def _kind(magic, codec):
         return 4 if codec else 3
     if codec == 0:
         return 0
-    return 1 if 2 <= codec <= 4 else 2
+    return 1 if SNAPPY <= codec <= LARGEST else 2
 
 
 def _cut(table, start, max_rows, max_bytes, expansion, origin, buffer_size):

@@ -13,10 +13,12 @@ import cython
 
 if cython.compiled:
     from cython.cimports.tidelog.kernels import lz4, snappy
+    from cython.cimports.tidelog.kernels.codecs import LZ4, SNAPPY, ZSTD
     from cython.cimports.tidelog.kernels.columns import SLACK
     from cython.cimports.tidelog.kernels.faults import SCRATCH_FULL, UNUSUAL
 else:
     from tidelog.kernels import lz4, snappy
+    from tidelog.kernels.codecs import LZ4, SNAPPY, ZSTD
     from tidelog.kernels.columns import SLACK
     from tidelog.kernels.faults import SCRATCH_FULL, UNUSUAL
 
@@ -77,10 +79,10 @@ class Scratch:
 
     def decompress(self, p, pos, end, codec):
         """Decompress the payload p[pos:end] of a v2 batch; its size, or minus SCRATCH_FULL or UNUSUAL."""
-        if codec == 2:
+        if codec == SNAPPY:
             return snappy.decompress_payload(p, pos, end, self.data, self.room)
-        if codec == 3:
+        if codec == LZ4:
             return lz4.decompress_payload(p, pos, end, self.data, self.room)
-        if codec == 4:
+        if codec == ZSTD:
             return self._zstd(p, pos, end)
         return -UNUSUAL

@@ -19,6 +19,7 @@ import cython
 if cython.compiled:
     from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
     from cython.cimports.tidelog.kernels.appends import _stamp_one
+    from cython.cimports.tidelog.kernels.codecs import LARGEST
     from cython.cimports.tidelog.kernels.contents import Said, _walk
     from cython.cimports.tidelog.kernels.published import Published, named
     from cython.cimports.tidelog.kernels.scan import _read_header, i32
@@ -28,6 +29,7 @@ else:
     from types import SimpleNamespace as Said
 
     from tidelog.kernels.appends import _stamp_one
+    from tidelog.kernels.codecs import LARGEST
     from tidelog.kernels.contents import _walk
     from tidelog.kernels.published import Published, named
     from tidelog.kernels.scan import _read_header, i32
@@ -183,7 +185,7 @@ class SingleBatch:
         """Whether its header says so: magic 2, base offset 0, an offset a record, a codec that is kept."""
         if row[5] != 2 or row[2] != 0 or row[12] <= 0 or row[3] + 1 != row[12]:
             return False
-        if row[6] < 0 or row[6] > 4 or (self._codec >= 0 and row[6] != self._codec):
+        if row[6] < 0 or row[6] > LARGEST or (self._codec >= 0 and row[6] != self._codec):
             return False
         return row[9] < 0 or (row[10] >= 0 and row[11] >= 0)
 
@@ -210,11 +212,11 @@ class Appender:
     """Appends single batches to the log of `state`.
 
     `types` are the types of what is kept and answered: (producer's state, producer's batch, result). `arm`
-    answers what holds of the log's active segment until that, the
-    epochs or the segment's first timestamp change: (file, progress, leader epoch, base offset, bytes between
-    index entries, largest size, largest timestamp, largest offset); None where nothing can be appended so.
-    `flush` brings the log to the disk once `flush_messages` have come since the last time. `own_clock`: the
-    log goes by the machine's clock, which needs no call.
+    returns the facts that hold until the active segment, the leader epochs or the segment's first timestamp
+    change: (file, progress, leader epoch, base offset, bytes between index entries, largest size, largest
+    timestamp, largest offset); None where nothing can be appended so. `flush` brings the log to the disk once
+    `flush_messages` have come since the last time. `own_clock`: the log goes by the machine's clock, which
+    needs no call.
 
     A file that lends its descriptor (`storage.local.LocalFile.lend`) is written to without Python. What that
     does not write whole is written again by the file itself, which then says what is wrong.

@@ -1,7 +1,7 @@
-"""Functions of C libraries, lent to the kernels by address, so that they decompress without Python in
-between.
+"""Codec libraries: modules imported at first use, gzip's implementation, and C functions that kernels call
+by address, so that they decompress without Python in between.
 
-They are those of the packages that `records.compression` uses: LZ4 blocks from `lz4`, zstd from
+The C functions are those of the packages that `records.compression` uses: LZ4 blocks from `lz4`, zstd from
 `zstandard`, whose cffi backend shows its library's functions. Where a wheel does not show them, the kernels
 leave these codecs to `records.compression`, which is slower by a Python call or two a batch.
 

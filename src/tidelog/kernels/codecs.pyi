@@ -1,0 +1,5 @@
+GZIP: int
+SNAPPY: int
+LZ4: int
+ZSTD: int
+LARGEST: int
