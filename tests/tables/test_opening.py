@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tidelog.errors import InvalidInputError, MissingLibraryError
-from tidelog.tables.opening import open_table, table_format
+from tidelog.tables.opening import open_history, open_table, table_format
 from tidelog.tables.table import TableFormat
 
 
@@ -26,3 +26,9 @@ def test_formats_have_names() -> None:
     assert table_format("Delta") is TableFormat.DELTA
     with pytest.raises(InvalidInputError, match="a format is one of parquet, delta, iceberg, not 'orc'"):
         table_format("orc")
+
+
+def test_files_are_no_table() -> None:
+    for opened in (open_table, open_history):
+        with pytest.raises(InvalidInputError, match=r"parquet is not a format of tables: .*delta, iceberg"):
+            opened(TableFormat.PARQUET, "lake")

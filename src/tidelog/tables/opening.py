@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from typing import NamedTuple
 
 from tidelog.errors import InvalidInputError, MissingLibraryError
 from tidelog.tables.changes import History
@@ -16,7 +17,20 @@ from tidelog.tables.table import Table, TableFormat
 __all__ = ["open_history", "open_table", "table_format"]
 
 DEFAULT_PARTITION_BY = ("topic", "date")
-_LIBRARIES = {TableFormat.DELTA: "deltalake", TableFormat.ICEBERG: "pyiceberg"}
+
+
+class _Opening(NamedTuple):
+    """How the tables of a format are opened."""
+
+    library: str
+    table: Callable[[str, Mapping[str, str], Sequence[str], int | None], Table]
+    history: Callable[[str, Mapping[str, str]], History]
+
+
+_OPENINGS: Mapping[TableFormat, _Opening] = {
+    TableFormat.DELTA: _Opening("deltalake", Delta, DeltaHistory),
+    TableFormat.ICEBERG: _Opening("pyiceberg", Iceberg, IcebergHistory),
+}
 
 
 def table_format(name: str) -> TableFormat:
@@ -40,24 +54,24 @@ def open_table(
     `options` are deltalake's storage options, or the properties of pyiceberg's catalog. `partition_by` counts
     if the table is yet to be made; so does `buckets`, which makes it a table by key.
     """
-    _require_library(kind)
     columns = DEFAULT_PARTITION_BY if partition_by is None else partition_by
-    opened = Iceberg if kind is TableFormat.ICEBERG else Delta
-    return opened(target, options or {}, columns, buckets)
+    return _opening(kind).table(target, options or {}, columns, buckets)
 
 
 def open_history(kind: TableFormat, target: str, options: Mapping[str, str] | None = None) -> History:
     """The versions of a table; InvalidInputError if there is no such table."""
-    _require_library(kind)
-    opened = IcebergHistory if kind is TableFormat.ICEBERG else DeltaHistory
-    return opened(target, options or {})
+    return _opening(kind).history(target, options or {})
 
 
-def _require_library(kind: TableFormat) -> None:
-    library = _LIBRARIES[kind]
+def _opening(kind: TableFormat) -> _Opening:
+    """How tables of a format are opened; refuses what is no format of tables, and a missing library."""
+    opening = _OPENINGS.get(kind)
+    if opening is None:
+        raise InvalidInputError(f"{kind} is not a format of tables: choose from {', '.join(_OPENINGS)}")
     try:
-        import_module(library)
+        import_module(opening.library)
     except ImportError as error:
         raise MissingLibraryError(
-            f"{kind.title()} tables need {library}: pip install 'tidelog[{kind}]'"
+            f"{kind.title()} tables need {opening.library}: pip install 'tidelog[{kind}]'"
         ) from error
+    return opening
