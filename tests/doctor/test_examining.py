@@ -13,8 +13,10 @@ from tests.golden import GOLDEN
 from tests.manager.damage import make_unclean
 from tidelog import Record
 from tidelog.doctor import Kind, RootVerdict, Severity, examine
+from tidelog.layout.roots import Checkpoint
 from tidelog.records.batches import scan_batches
-from tidelog.storage import LOCAL
+from tidelog.storage import LOCAL, write_offset_checkpoint
+from tidelog.types import TopicPartition
 
 NOW_MS = 1_763_280_000_000
 
@@ -144,3 +146,18 @@ def test_small_files_that_say_nonsense_are_findings(tmp_path: Path) -> None:
     fatal = {Path(one["file"]).name for one in lines if one.get("severity") == "fatal"}
     assert fatal == {"recovery-point-offset-checkpoint", "leader-epoch-checkpoint"}
     assert lines[-1]["about"] == "root"
+
+
+def test_an_offset_past_the_end_is_told_of_every_checkpoint(tmp_path: Path) -> None:
+    with tidelog.open(tmp_path / "root", background=False) as store:
+        store.create_topic("t", config={"cleanup.policy": "compact"})[0].append([Record(b"v", b"k")])
+    for kind in Checkpoint:
+        write_offset_checkpoint(LOCAL, tmp_path / "root" / kind.value, {TopicPartition("t", 0): 9})
+    found = examine(LOCAL, [str(tmp_path / "root")], now_ms=NOW_MS)
+    told = {one.file: one for verdict in found for one in verdict.findings if one.kind is Kind.CHECKPOINT}
+    assert set(told) == {str(tmp_path / "root" / kind.value) for kind in Checkpoint}
+    for kind in Checkpoint:
+        assert (
+            f"the {kind.label} of t-0 is 9, but its log ends at 1"
+            in told[str(tmp_path / "root" / kind.value)].cause
+        )

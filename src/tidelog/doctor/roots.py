@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from tidelog.doctor.disks import (
     Broker,
@@ -272,38 +273,46 @@ def _duplicates(broker: Broker, disk: Disk) -> Iterator[Finding]:
                 )
 
 
+class _AtKafka(NamedTuple):
+    """What a broker makes of a checkpoint."""
+
+    unreadable: str
+    """Of a file that it cannot read."""
+    past_end: str
+    """Of an offset past the log end."""
+    severity: Severity
+    """How bad such an offset is."""
+
+
+_EMPTY, _FAILS = "it takes the file as empty", "it fails where it needs the file"
+_AT_KAFKA = {
+    Checkpoint.RECOVERY_POINTS: _AtKafka(_EMPTY, "it lowers it to the log end", Severity.WARNING),
+    Checkpoint.LOG_STARTS: _AtKafka(_EMPTY, "it deletes all segments of the partition", Severity.LOSS),
+    Checkpoint.HIGH_WATERMARKS: _AtKafka(
+        _FAILS, "it lowers it to the log end: records that were replicated are gone", Severity.WARNING
+    ),
+    Checkpoint.CLEANED: _AtKafka(_FAILS, "it resets it to the log start", Severity.NOTE),
+}
+
+
 def _unreadable_checkpoints(fs: FileSystem, disk: Disk) -> Iterator[Finding]:
     for kind, fault in disk.faults.items():
         path = f"{disk.path}/{kind.value}"
         answer = refuses_checkpoint(fs, path, 3)
-        takes_as_empty = kind in (Checkpoint.RECOVERY_POINTS, Checkpoint.LOG_STARTS)
-        kafka = OFFLINE
-        if answer != "offline":
-            kafka = "it takes the file as empty" if takes_as_empty else "it fails where it needs the file"
         yield Finding(
             Severity.FATAL,
             Kind.CHECKPOINT,
             path,
             f"it cannot be read: {fault}",
-            kafka,
+            OFFLINE if answer == "offline" else _AT_KAFKA[kind].unreadable,
             "tidelog fix writes it anew from what can be read of it",
         )
 
 
 def examine_checkpoints(disk: Disk, ends: Mapping[TopicPartition, tuple[int, int]]) -> Iterator[Finding]:
     """Compare checkpoints with the logs: first offset and end of each partition."""
-    said = {
-        Checkpoint.RECOVERY_POINTS: (Severity.WARNING, "recovery point", "it lowers it to the log end"),
-        Checkpoint.HIGH_WATERMARKS: (
-            Severity.WARNING,
-            "high watermark",
-            "it lowers it to the log end: records that were replicated are gone",
-        ),
-        Checkpoint.CLEANED: (Severity.NOTE, "cleaner's offset", "it resets it to the log start"),
-        Checkpoint.LOG_STARTS: (Severity.LOSS, "log start", "it deletes all segments of the partition"),
-    }
     for kind, offsets in disk.checkpoints.items():
-        severity, what, kafka = said[kind]
+        at_kafka = _AT_KAFKA[kind]
         path = f"{disk.path}/{kind.value}"
         here = {one.partition for one in disk.directories}
         absent = [str(partition) for partition in offsets if partition not in here]
@@ -320,11 +329,11 @@ def examine_checkpoints(disk: Disk, ends: Mapping[TopicPartition, tuple[int, int
             known = ends.get(partition)
             if known is not None and offset > known[1]:
                 yield Finding(
-                    severity,
+                    at_kafka.severity,
                     Kind.CHECKPOINT,
                     path,
-                    f"the {what} of {partition} is {offset}, but its log ends at {known[1]}",
-                    kafka,
+                    f"the {kind.label} of {partition} is {offset}, but its log ends at {known[1]}",
+                    at_kafka.past_end,
                     "tidelog fix lowers it",
                     None,
                     known[1],

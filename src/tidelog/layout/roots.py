@@ -12,8 +12,8 @@
 
 A root is looked at (`look_at`: nothing changes) or held (`hold_root`: this process has its lock). A held root
 changes only when it is claimed: `meta.properties` is completed and the clean-shutdown file is taken away,
-durably, before anything else changes, so that a crash from then on is a crash. Whoever only wants to refuse
-something holds a root, looks, and lets go.
+durably, before anything else changes, so that a crash from then on is a crash. Code that may only refuse a
+root holds it, looks at it and releases it.
 """
 
 from __future__ import annotations
@@ -100,10 +100,21 @@ Offsets = Mapping[TopicPartition, int]
 class Checkpoint(enum.Enum):
     """The checkpoints of a root; the value is the file's name."""
 
-    RECOVERY_POINTS = "recovery-point-offset-checkpoint"
-    LOG_STARTS = "log-start-offset-checkpoint"
-    HIGH_WATERMARKS = "replication-offset-checkpoint"
-    CLEANED = "cleaner-offset-checkpoint"
+    RECOVERY_POINTS = "recovery-point-offset-checkpoint", "recovery point", False
+    LOG_STARTS = "log-start-offset-checkpoint", "log start", True
+    HIGH_WATERMARKS = "replication-offset-checkpoint", "high watermark", False
+    CLEANED = "cleaner-offset-checkpoint", "cleaner's offset", True
+
+    label: str
+    """What messages call one of its offsets."""
+    falls_to_start: bool
+    """Whether an offset past the log end is set to the first offset of the log, not to its end."""
+
+    def __new__(cls, file: str, label: str, falls_to_start: bool) -> Checkpoint:
+        """A member whose value is the file's name."""
+        made = object.__new__(cls)
+        made._value_, made.label, made.falls_to_start = file, label, falls_to_start
+        return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,7 +379,7 @@ class Root:
         self.update_checkpoint(kind, lambda known: {**known, **offsets})
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """Say nothing of some partitions any more, durably: new logs take their names."""
+        """Remove some partitions from all checkpoints, durably, because new logs take their names."""
         for kind in Checkpoint:
             if not self.checkpoints[kind].keys().isdisjoint(partitions):
                 self.update_checkpoint(

@@ -25,12 +25,6 @@ from tidelog.types import TopicPartition
 
 __all__ = ["partition_directories", "verify_root", "verify_root_files"]
 
-_CHECKPOINTS = {
-    Checkpoint.RECOVERY_POINTS: "recovery point",
-    Checkpoint.LOG_STARTS: "log start",
-    Checkpoint.HIGH_WATERMARKS: "high watermark",
-    Checkpoint.CLEANED: "cleaner's offset",
-}
 _KAFKAS_OWN = frozenset({"remote-log-index-cache"})
 
 
@@ -89,8 +83,8 @@ def verify_root_files(
     """Check what lies in the root itself, against its partitions."""
     yield from _identity(fs, f"{root}/{META_PROPERTIES_FILE}")
     yield from _journal(fs, root)
-    for kind, what in _CHECKPOINTS.items():
-        yield from _checkpoint(fs, root, kind, what, partitions)
+    for kind in Checkpoint:
+        yield from _checkpoint(fs, root, kind, partitions)
     try:
         metadata = read_cluster_metadata(fs, root)
     except (OSError, TidelogError) as error:
@@ -144,7 +138,6 @@ def _checkpoint(
     fs: FileSystem,
     root: str,
     kind: Checkpoint,
-    what: str,
     partitions: Mapping[TopicPartition, PartitionFacts],
 ) -> Iterator[Finding]:
     path = f"{root}/{kind.value}"
@@ -160,5 +153,5 @@ def _checkpoint(
         if facts is None:
             yield Finding(Kind.NOTE, path, f"{partition} is in it, but has no directory here")
         elif offset > facts.end_offset:
-            cause = f"the {what} of {partition} is {offset}, but its log ends at {facts.end_offset}"
+            cause = f"the {kind.label} of {partition} is {offset}, but its log ends at {facts.end_offset}"
             yield Finding(Kind.DAMAGE, path, cause, offset=facts.end_offset, end_offset=offset)
