@@ -21,6 +21,7 @@ from dataclasses import replace
 
 from tidelog.doctor.plans import Act, Action
 from tidelog.doctor.quarantine import (
+    QUARANTINE,
     Kept,
     Manifest,
     RunState,
@@ -401,7 +402,7 @@ def _forget(fs: FileSystem, manifest: Manifest) -> None:
             fs.remove_directory(parent(full))
             fs.sync_directory(parent(parent(full)))
     for entry in fs.list(manifest.root):
-        ours = entry.name.startswith(f".tidelog-quarantine-{manifest.run}-")
+        ours = entry.name.startswith(f"{QUARANTINE}-{manifest.run}-")
         if ours and entry.name.endswith((".part", ".new")):
             fs.unlink(f"{manifest.root}/{entry.name}")
     fs.sync_directory(manifest.root)

@@ -1,7 +1,7 @@
 """Whether the user that the broker runs as may read and write its files.
 
-That user is taken to be the owner of `meta.properties`, or of the root. Files that he may not read or write
-stop the load of a log; a whole disk goes offline for one of them.
+That user is taken to be the owner of `meta.properties`, or of the root. Files that the broker may not read or
+write stop the load of a log; a whole disk goes offline for one of them.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from itertools import islice
 
 from tidelog.doctor.findings import Finding, Kind, Severity
+from tidelog.doctor.quarantine import QUARANTINE
 from tidelog.storage import FileSystem
 from tidelog.storage.attributes import Attributes, read_attributes, user_name
 from tidelog.storage.names import META_PROPERTIES_FILE
 
 __all__ = ["broker_user", "examine_permissions", "forbidden"]
 
-KEPT = ".tidelog-quarantine"
 _MANY = 100
 """Findings of one root; more of them say nothing new."""
 
@@ -78,7 +78,7 @@ def _walk(fs: FileSystem, root: str) -> Iterator[tuple[str, bool]]:
     """
     yield root, True
     for entry in sorted(fs.list(root)):
-        if entry.name.startswith(KEPT):
+        if entry.name.startswith(QUARANTINE):
             continue
         path = f"{root}/{entry.name}"
         yield path, entry.is_directory

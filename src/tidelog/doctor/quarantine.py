@@ -33,10 +33,21 @@ from tidelog.storage import FileSystem, atomic_write, read_file
 from tidelog.storage.attributes import Attributes
 from tidelog.storage.files import parent
 
-__all__ = ["Kept", "Manifest", "RunState", "find_runs", "new_run", "place_for", "write_manifest"]
+__all__ = [
+    "QUARANTINE",
+    "Kept",
+    "Manifest",
+    "RunState",
+    "find_runs",
+    "new_run",
+    "place_for",
+    "write_manifest",
+]
 
 _MANIFEST = re.compile(r"\.tidelog-fix-([0-9a-z-]{1,64})\.json")
-_DIRECTORY = ".tidelog-quarantine"
+QUARANTINE = ".tidelog-quarantine"
+"""What the names of kept files and directories begin with, and how a directory beside a root ends."""
+
 _VERSION = 1
 
 
@@ -102,8 +113,8 @@ def place_for(root: str, path: str, run: str, number: int) -> str:
     """Where something is kept, from the root on; `path` begins there, too."""
     directory, _, name = path.rpartition("/")
     if not directory:
-        return f"{_DIRECTORY}-{run}-{number}-{name}"
-    return f"{directory}/{_DIRECTORY}/{run}/{number}-{name}"
+        return f"{QUARANTINE}-{run}-{number}-{name}"
+    return f"{directory}/{QUARANTINE}/{run}/{number}-{name}"
 
 
 def write_manifest(fs: FileSystem, manifest: Manifest) -> None:
@@ -141,7 +152,7 @@ def _read(fs: FileSystem, root: str, run: str) -> Manifest:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InvalidIndexError(
             f"{path} is no manifest of a repair ({error!r}): restore it, or remove it, and look for what it "
-            f"kept in {_DIRECTORY} of the partitions"
+            f"kept in {QUARANTINE} of the partitions"
         ) from None
 
 

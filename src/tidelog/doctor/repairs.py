@@ -27,6 +27,7 @@ from tidelog.doctor.forecast import Start
 from tidelog.doctor.mending import Mended, mend_partition
 from tidelog.doctor.permissions import broker_user, forbidden
 from tidelog.doctor.plans import Act, Action, Plan, Step
+from tidelog.doctor.quarantine import QUARANTINE
 from tidelog.doctor.roots import blocks_start, stray_reason
 from tidelog.layout.roots import Checkpoint
 from tidelog.manager.metadata.files import BOOTSTRAP_FILE, METADATA_DIRECTORY
@@ -52,9 +53,8 @@ from tidelog.storage.names import (
 from tidelog.storage.write_journal import JOURNAL_FILE
 from tidelog.types import TopicPartition
 
-__all__ = ["QUARANTINE", "plan_repairs"]
+__all__ = ["plan_repairs"]
 
-QUARANTINE = "tidelog-quarantine"
 _PUT_BACK = "tidelog fix --undo puts the files back as they were"
 _LINE = re.compile(r"(\S+)\s+(\d{1,10})\s+(\d{1,19})\s*")
 
@@ -200,7 +200,7 @@ def _foreign(fs: FileSystem, disk: Disk) -> Iterator[Step]:
                 "",
             )
             continue
-        beside = f"{disk.path}.{QUARANTINE}"
+        beside = f"{disk.path}{QUARANTINE}"
         yield Step(
             disk.path,
             f"move {name} to {beside}",
@@ -387,7 +387,7 @@ def _checkpoints(
                 continue
             offsets = _readable(fs, path)
         lowered = {
-            partition: ends[partition][0 if kind in (Checkpoint.LOG_STARTS, Checkpoint.CLEANED) else 1]
+            partition: ends[partition][0 if kind.falls_to_start else 1]
             for partition, offset in offsets.items()
             if partition in ends and offset > ends[partition][1]
         }

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 from tidelog.cleanup.filtering import ActiveProducers
 from tidelog.config import LogConfig
+from tidelog.doctor.quarantine import QUARANTINE
 from tidelog.log import Log
 from tidelog.manager.upkeep.rehearsal import Rehearsal
 from tidelog.rewriting.batches import Needed
@@ -29,7 +30,7 @@ from tidelog.types import TopicPartition
 
 __all__ = ["STAGING", "OpenedAt", "PartitionPlan", "plan_partition", "swap_in"]
 
-STAGING = ".tidelog-quarantine/staged"
+STAGING = f"{QUARANTINE}/staged"
 """Where new segments of a partition are made, in its directory."""
 
 _NEVER_MS = 1 << 62
