@@ -19,7 +19,7 @@ from tidelog.cleanup.segment_bounds import Bounded
 from tidelog.config import LogConfig
 from tidelog.segment import ActiveSegment, SealedSegment, Segment
 from tidelog.storage import Directory
-from tidelog.storage.names import SEGMENT_FILES, FileKind, Transient, format_segment_file
+from tidelog.storage.names import MAPPED_INDEXES, SEGMENT_FILES, FileKind, Transient, format_segment_file
 
 __all__ = ["GroupRules", "Rewritten", "rewrite_group"]
 
@@ -101,7 +101,7 @@ def _finish(sealed: SealedSegment, mtime_ms: int) -> None:
     sealed.flush()
     directory = sealed.directory
     with directory.lock:
-        for kind in (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX):
+        for kind in (FileKind.LOG, *MAPPED_INDEXES):
             name = format_segment_file(sealed.base_offset, kind, Transient.CLEANED)
             directory.fs.set_mtime(directory.file(name), mtime_ms)
 

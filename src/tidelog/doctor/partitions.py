@@ -25,6 +25,7 @@ from tidelog.manager.verification import verify_partition
 from tidelog.storage import FileSystem, read_file
 from tidelog.storage.names import (
     CLUSTER_METADATA_TOPIC,
+    INDEX_FILES,
     LEADER_EPOCH_FILE,
     PARTITION_METADATA_FILE,
     DirectoryState,
@@ -37,12 +38,9 @@ from tidelog.storage.names import (
 __all__ = ["Examined", "examine_partition"]
 
 _KINDS = {
-    ".log": Kind.BATCH,
-    ".index": Kind.INDEX,
-    ".timeindex": Kind.INDEX,
-    ".txnindex": Kind.INDEX,
-    ".snapshot": Kind.SNAPSHOT,
-}
+    FileKind.LOG.value: Kind.BATCH,
+    FileKind.SNAPSHOT.value: Kind.SNAPSHOT,
+} | {kind.value: Kind.INDEX for kind in INDEX_FILES}
 _ASIDE = ".from-"
 
 

@@ -29,7 +29,7 @@ from tidelog.rewriting.edits import Edits
 from tidelog.segment import ActiveSegment
 from tidelog.storage import Directory, FileSystem
 from tidelog.storage.files import make_directories, parent
-from tidelog.storage.names import SEGMENT_FILES, FileKind, Transient, format_segment_file
+from tidelog.storage.names import MAPPED_INDEXES, SEGMENT_FILES, FileKind, Transient, format_segment_file
 from tidelog.storage.reading import FileReader
 
 __all__ = ["MOST_RANGES", "SegmentDone", "SegmentTask", "digest", "rewrite_segment"]
@@ -243,7 +243,7 @@ class _Writer(_Counter):
             self._segment.txn_index.append(txn)
         sealed = self._segment.seal()
         sealed.flush()
-        for kind in (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX):
+        for kind in (FileKind.LOG, *MAPPED_INDEXES):
             name = format_segment_file(self.task.base_offset, kind, Transient.CLEANED)
             self.fs.set_mtime(f"{self._place}/{name}", self.task.mtime_ms)
         sealed.close()

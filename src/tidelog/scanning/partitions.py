@@ -37,6 +37,7 @@ from tidelog.storage.files import parent
 from tidelog.storage.lock import holder_of
 from tidelog.storage.names import (
     CLUSTER_METADATA_TOPIC,
+    MAPPED_INDEXES,
     DirectoryState,
     FileKind,
     PartitionDirectoryName,
@@ -250,11 +251,10 @@ class Partition:
         log was lost.
         """
         first = self.segments[0].base_offset if self.segments else 0
-        indexes = {FileKind.OFFSET_INDEX, FileKind.TIME_INDEX}
         return tuple(
             base
             for base, kinds in self.file_kinds.items()
-            if base > first and FileKind.LOG not in kinds and kinds & indexes
+            if base > first and FileKind.LOG not in kinds and not kinds.isdisjoint(MAPPED_INDEXES)
         )
 
     @cached_property

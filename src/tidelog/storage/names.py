@@ -27,8 +27,10 @@ from tidelog.types import TopicPartition
 __all__ = [
     "CLEAN_SHUTDOWN_FILE",
     "CLUSTER_METADATA_TOPIC",
+    "INDEX_FILES",
     "INTERNAL_TOPICS",
     "LEADER_EPOCH_FILE",
+    "MAPPED_INDEXES",
     "META_PROPERTIES_FILE",
     "PARTITION_METADATA_FILE",
     "SEGMENT_FILES",
@@ -62,9 +64,6 @@ _MAX_NAME_LENGTH = 255
 _MAX_PARTITION = 2**31 - 1
 _MAX_OFFSET = 2**63 - 1
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
-_SEGMENT_FILE = re.compile(
-    r"([0-9]{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)(|\.deleted|\.cleaned|\.swap)"
-)
 _NO_TEXT = re.compile(r"[\s\x00-\x1f\x7f\ud800-\udfff]")
 _MARKED = re.compile(r"(\S+-\S+)\.([^.\s]+)-(delete|future|stray)")
 
@@ -81,7 +80,13 @@ class FileKind(enum.Enum):
     __hash__ = object.__hash__  # members are the only ones of their kind; Enum's own hash is slow
 
 
-SEGMENT_FILES = (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
+MAPPED_INDEXES = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
+"""The indexes that every segment has; those of the active segment are preallocated."""
+
+INDEX_FILES = (*MAPPED_INDEXES, FileKind.TXN_INDEX)
+"""The indexes that a segment can have."""
+
+SEGMENT_FILES = (FileKind.LOG, *INDEX_FILES)
 """The files that a segment can have."""
 
 
@@ -105,6 +110,9 @@ class DirectoryState(enum.Enum):
 
 _KINDS = {kind.value: kind for kind in FileKind}
 _TRANSIENTS = {transient.value: transient for transient in Transient}
+_SEGMENT_FILE = re.compile(
+    f"([0-9]{{20}})({'|'.join(map(re.escape, _KINDS))})({'|'.join(map(re.escape, _TRANSIENTS))})"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from tidelog.decoding import Decoder
 from tidelog.errors import TidelogError, TornBatchError
 from tidelog.records import BatchTable
 from tidelog.storage import LOCAL, FileReader
-from tidelog.storage.names import FileKind, parse_segment_file
+from tidelog.storage.names import MAPPED_INDEXES, FileKind, parse_segment_file
 from tidelog.types import Codec, TimestampType
 
 __all__ = ["DumpStyle", "dump_files"]
@@ -107,7 +107,7 @@ def _dump(path: Path, style: DumpStyle, out: Output, progress: Progress) -> None
     from tidelog.cli.render.index_files import IndexChecks, dump_index
     from tidelog.cli.render.small_files import is_small_file, read_small_file, show
 
-    if segment is not None and segment.kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX):
+    if segment is not None and segment.kind in MAPPED_INDEXES:
         dump_index(path, segment, IndexChecks(style.sanity_only, style.verify_only), out)
     elif is_small_file(path.name):
         show(read_small_file(path), out)

@@ -22,7 +22,7 @@ from tidelog.log.state import LogState
 from tidelog.records.batches import BatchTable, Column
 from tidelog.segment import SealedSegment
 from tidelog.storage import CANNOT_LINK, Directory, File
-from tidelog.storage.names import SEGMENT_FILES, FileKind, Transient, format_segment_file
+from tidelog.storage.names import MAPPED_INDEXES, SEGMENT_FILES, FileKind, Transient, format_segment_file
 
 __all__ = ["link_segment"]
 
@@ -71,7 +71,7 @@ def link_segment(state: LogState, staged: Directory, rows: npt.NDArray[np.int64]
             else:
                 kept = [*list(segments)[:-1], active.seal()]
             state.directory.unlink(probe)
-            for kind in (FileKind.TIME_INDEX, FileKind.OFFSET_INDEX, FileKind.LOG):
+            for kind in (*MAPPED_INDEXES, FileKind.LOG):
                 _link(state, staged, kind, format_segment_file(base_offset, kind))
             linked = SealedSegment.open(state.directory, base_offset)
             created = state.create_segment(next_offset)

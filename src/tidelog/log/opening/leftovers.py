@@ -16,12 +16,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from tidelog.layout.partitions import PartitionFiles
-from tidelog.storage.names import FileKind, SegmentFileName, Transient
+from tidelog.storage.names import INDEX_FILES, FileKind, SegmentFileName, Transient
 
 __all__ = ["SwapPlan", "orphans", "plan_swaps", "temporary_files"]
 
 _KRAFT_SNAPSHOT = ".checkpoint.deleted"
-_INDEXES = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
 
 
 class SwapPlan(NamedTuple):
@@ -87,7 +86,7 @@ def orphans(names: Iterable[str]) -> list[str]:
     return [
         name
         for name, file in files.parsed.items()
-        if file.offset in lost and file.transient is Transient.NONE and file.kind in _INDEXES
+        if file.offset in lost and file.transient is Transient.NONE and file.kind in INDEX_FILES
     ]
 
 

@@ -45,7 +45,7 @@ from tidelog.records.batches import scan_batches
 from tidelog.segment import ActiveSegment, SealedSegment, Segment
 from tidelog.storage.directory import tells_failed_sync
 from tidelog.storage.files import read_file, write_again
-from tidelog.storage.names import SYNC_FAILED_FILE, FileKind, Transient, format_segment_file
+from tidelog.storage.names import MAPPED_INDEXES, SYNC_FAILED_FILE, FileKind, Transient, format_segment_file
 from tidelog.types import LARGEST_OFFSET
 
 __all__ = ["LoadedLog", "load"]
@@ -219,7 +219,7 @@ class _Loader:
         will_be = not self._clean and (is_last or segment.base_offset >= self._recovery_point)
         if self._as_kafka:
             return self._fault_to_kafka(segment, kinds)
-        if not {FileKind.OFFSET_INDEX, FileKind.TIME_INDEX} <= kinds:
+        if not kinds.issuperset(MAPPED_INDEXES):
             return None if will_be else "an index is missing"
         if will_be:
             return None

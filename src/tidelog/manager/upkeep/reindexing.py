@@ -42,6 +42,7 @@ from tidelog.storage import FileSystem, atomic_write, map_file, read_file
 from tidelog.storage.directory import is_partition
 from tidelog.storage.files import parent
 from tidelog.storage.names import (
+    INDEX_FILES,
     META_PROPERTIES_FILE,
     FileKind,
     Transient,
@@ -58,8 +59,6 @@ __all__ = [
     "reindex",
     "reindex_segment",
 ]
-
-_INDEXES = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +176,7 @@ def reindex_segment(fs: FileSystem, task: ReindexTask, known: BatchTable | None 
         aborted = decode_entries(built[FileKind.TXN_INDEX])
         if not task.everything and any(_has_data(fs, place, txn) for txn in aborted):
             causes[FileKind.TXN_INDEX] = "the index is missing"
-    wanted = _INDEXES if task.everything else tuple(causes)
+    wanted = INDEX_FILES if task.everything else tuple(causes)
     changed = [kind for kind in wanted if _differs(fs, place, kind, built[kind])]
     if not task.dry_run:
         _replace(fs, place, {kind: built[kind] for kind in changed})
@@ -190,7 +189,7 @@ def reindex_segment(fs: FileSystem, task: ReindexTask, known: BatchTable | None 
 def _wrong(fs: FileSystem, place: SegmentPlace, known: BatchTable | None) -> dict[FileKind, str]:
     """What verification says of each index that is not as it should be: the first of its findings."""
     found: dict[FileKind, str] = {}
-    kinds = {place.path(kind): kind for kind in _INDEXES}
+    kinds = {place.path(kind): kind for kind in INDEX_FILES}
     for finding in verify_segment(fs, place, known=known).findings:
         if finding.kind is Kind.DAMAGE and finding.file in kinds:
             found.setdefault(kinds[finding.file], finding.cause)
@@ -338,7 +337,7 @@ def _rebuild(
     timestamp, offset = rebuilding.largest
     if timestamp > (-1 if times.last_key is None else times.last_key):
         times.append_many([timestamp], [offset])
-    built = dict(zip(_INDEXES, (offsets.data(), times.data(), txns.data()), strict=True))
+    built = dict(zip(INDEX_FILES, (offsets.data(), times.data(), txns.data()), strict=True))
     fault = None
     if sound < len(view):
         fault = f"the log is damaged from position {sound} on; its indexes reach up to there"

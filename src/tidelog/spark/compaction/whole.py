@@ -24,7 +24,14 @@ from tidelog.segment import Segment
 from tidelog.spark.compaction.staged_segments import bring, own_name, swap_in
 from tidelog.spark.runtime.jobs import Bin
 from tidelog.storage import LOCAL
-from tidelog.storage.names import SEGMENT_FILES, FileKind, Transient, format_segment_file, parse_segment_file
+from tidelog.storage.names import (
+    MAPPED_INDEXES,
+    SEGMENT_FILES,
+    FileKind,
+    Transient,
+    format_segment_file,
+    parse_segment_file,
+)
 
 __all__ = ["WholeDone", "WholeSplit", "WholeWork", "put_in_place"]
 
@@ -120,7 +127,7 @@ def _copy(source: Path, target: Path, active_base_offset: int) -> None:
             continue
         if file is not None and file.kind in SEGMENT_FILES and file.offset < active_base_offset:
             bring(path, target / path.name)
-        elif file is not None and file.kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX):
+        elif file is not None and file.kind in MAPPED_INDEXES:
             (target / path.name).touch()  # of the segment that is being written: preallocated; made anew
         elif path.is_file():
             shutil.copy2(path, target / path.name)
