@@ -7,10 +7,14 @@ import asyncio
 import pytest
 
 from tests.broker.asking import broker_on
+from tests.broker.world import Topics
 from tests.waiting import PATIENCE_S
 from tidelog import Store
+from tidelog.broker.coordinators import COORDINATED, Coordinators
 from tidelog.broker.effects import Effect, Event, Tick
 from tidelog.broker.executor import Executor, Ticket
+from tidelog.broker.handlers.registry import HANDLERS
+from tidelog.broker.wire.versions import APIS
 
 
 def test_a_response_may_come_before_it_is_waited_for() -> None:
@@ -41,3 +45,10 @@ def test_a_later_wake_does_not_put_off_an_earlier_one(store: Store, monkeypatch:
 
     monkeypatch.setattr(executor.coordinators, "step", step)
     asyncio.run(run())
+
+
+def test_every_api_has_one_handler() -> None:
+    handled = Coordinators(Topics(t=1))._handlers.keys()
+    assert handled == COORDINATED
+    assert not handled & HANDLERS.keys()
+    assert {api.name for api in APIS.values()} == handled | HANDLERS.keys()

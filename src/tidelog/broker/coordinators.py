@@ -1,7 +1,7 @@
 """Both coordinators behind one `step`: what the broker hands requests and ticks to.
 
     start        `load_groups` and `load_transactions` for each partition of their topics, then `resume`
-    a request    `step(Request(...), now_ms)` for the APIs in `API_KEYS`
+    a request    `step(Request(...), now_ms)` for the APIs in `COORDINATED`
     Produce      `verify_or_add` before a transactional batch is appended
     time         `step(Tick(), now_ms)` when `Wake` says so
 
@@ -36,14 +36,36 @@ from tidelog.broker.groups import GroupConfig, GroupCoordinator
 from tidelog.broker.messages import field, respond
 from tidelog.broker.timers import Timers
 from tidelog.broker.transactions import TransactionConfig, TransactionCoordinator
+from tidelog.broker.wire.versions import APIS
 
-__all__ = ["API_KEYS", "Coordinators"]
+__all__ = ["COORDINATED", "Coordinators"]
 
-API_KEYS = frozenset({8, 9, 10, 11, 12, 13, 14, 15, 16, 22, 24, 25, 26, 27, 28, 42, 47, 65, 66, 68, 69})
-"""What `step` answers: OffsetCommit, OffsetFetch, FindCoordinator, JoinGroup, Heartbeat, LeaveGroup,
-SyncGroup, DescribeGroups, ListGroups, InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn,
-WriteTxnMarkers, TxnOffsetCommit, DeleteGroups, OffsetDelete, DescribeTransactions, ListTransactions,
-ConsumerGroupHeartbeat, ConsumerGroupDescribe."""
+COORDINATED = frozenset(
+    {
+        "OffsetCommit",
+        "OffsetFetch",
+        "FindCoordinator",
+        "JoinGroup",
+        "Heartbeat",
+        "LeaveGroup",
+        "SyncGroup",
+        "DescribeGroups",
+        "ListGroups",
+        "InitProducerId",
+        "AddPartitionsToTxn",
+        "AddOffsetsToTxn",
+        "EndTxn",
+        "WriteTxnMarkers",
+        "TxnOffsetCommit",
+        "DeleteGroups",
+        "OffsetDelete",
+        "DescribeTransactions",
+        "ListTransactions",
+        "ConsumerGroupHeartbeat",
+        "ConsumerGroupDescribe",
+    }
+)
+"""The APIs that `step` answers, by name."""
 
 _ADDS_IMPLICITLY = 12
 _KNOWS_ABORTABLE = 11
@@ -70,13 +92,13 @@ class Coordinators:
         self.transactions = TransactionCoordinator(
             topics, self._timers, transaction_partitions, transaction_config
         )
-        self._handlers: dict[int, Callable[[Request, int], Sequence[Effect]]] = {
+        self._handlers: dict[str, Callable[[Request, int], Sequence[Effect]]] = {
             **self.groups.handlers,
             **self.transactions.handlers,
-            10: _find_coordinator,
-            25: self._add_offsets_to_txn,
-            28: self._txn_offset_commit,
-            27: self._write_txn_markers,
+            "FindCoordinator": _find_coordinator,
+            "AddOffsetsToTxn": self._add_offsets_to_txn,
+            "TxnOffsetCommit": self._txn_offset_commit,
+            "WriteTxnMarkers": self._write_txn_markers,
         }
 
     # ---- the start
@@ -99,7 +121,7 @@ class Coordinators:
         """What follows from an event."""
         match event:
             case Request():
-                return self._watched(self._handlers[int(event.message.__api_key__)](event, now_ms))
+                return self._watched(self._handlers[APIS[int(event.message.__api_key__)].name](event, now_ms))
             case Tick():
                 return self._tick(now_ms)
             case TopicsDeleted(names):

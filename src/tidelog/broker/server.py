@@ -21,7 +21,7 @@ from typing import Any, Self
 from tidelog.broker.authentication import Authenticator, AuthSession, Stage
 from tidelog.broker.connection import CloseConnectionError, Connection
 from tidelog.broker.context import Answer, Broker, Client
-from tidelog.broker.coordinators import API_KEYS
+from tidelog.broker.coordinators import COORDINATED
 from tidelog.broker.errors import Code
 from tidelog.broker.executor import Executor
 from tidelog.broker.handlers.produce import ConnectionLostError
@@ -77,9 +77,8 @@ class Server:
         self._authenticator = authenticator
         self.metrics = Metrics()
         self._pages = MappedPages()
-        broker.served = frozenset(
-            {api_named(name).key for name in HANDLERS} | (API_KEYS if executor else set())
-        )
+        served = HANDLERS.keys() | (COORDINATED if executor else set())
+        broker.served = frozenset(api_named(name).key for name in served)
         settings = broker.settings
         self.max_request_bytes = settings.socket_request_max_bytes
         self.budget = Budget(settings.queued_max_request_bytes)
@@ -272,7 +271,7 @@ class Server:
             asyncio.get_running_loop().call_soon(connection.close, "authentication failed")
 
     def _handle(self, api: Api, request: Any, client: Client) -> Answer:
-        if api.key in API_KEYS and self._executor is not None:
+        if api.name in COORDINATED and self._executor is not None:
             ticket = self._executor.ask(request, client)
             return ticket.wait() if ticket.response is None else ticket.response
         return HANDLERS[api.name](request, self.broker, client)

@@ -36,19 +36,19 @@ class GroupCoordinator:
         self._committing = Committing(self.table, self._joining)
         self._heartbeats = ConsumerHeartbeats(self.table)
         table = self.table
-        self.handlers: dict[int, Callable[[Request, int], Sequence[Effect]]] = {
-            8: self._committing.commit,
-            9: lambda asked, _: fetch_offsets(table, asked),
-            11: self._joining.join,
-            12: self._syncing.heartbeat,
-            13: self._syncing.leave,
-            14: self._syncing.sync,
-            15: lambda asked, _: describe_groups(table, asked),
-            16: lambda asked, _: list_groups(table, asked),
-            42: lambda asked, now: delete_groups(table, asked, now, self._tombstones),
-            47: self._committing.delete,
-            68: self._heartbeats.heartbeat,
-            69: lambda asked, _: describe_consumer_groups(table, asked),
+        self.handlers: dict[str, Callable[[Request, int], Sequence[Effect]]] = {
+            "OffsetCommit": self._committing.commit,
+            "OffsetFetch": lambda asked, _: fetch_offsets(table, asked),
+            "JoinGroup": self._joining.join,
+            "Heartbeat": self._syncing.heartbeat,
+            "LeaveGroup": self._syncing.leave,
+            "SyncGroup": self._syncing.sync,
+            "DescribeGroups": lambda asked, _: describe_groups(table, asked),
+            "ListGroups": lambda asked, _: list_groups(table, asked),
+            "DeleteGroups": lambda asked, now: delete_groups(table, asked, now, self._tombstones),
+            "OffsetDelete": self._committing.delete,
+            "ConsumerGroupHeartbeat": self._heartbeats.heartbeat,
+            "ConsumerGroupDescribe": lambda asked, _: describe_consumer_groups(table, asked),
         }
 
     # ---- the log

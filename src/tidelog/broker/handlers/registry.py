@@ -35,4 +35,4 @@ HANDLERS: dict[str, Handler] = {
     "AlterPartitionReassignments": replicas.alter_partition_reassignments,
     "ListPartitionReassignments": replicas.list_partition_reassignments,
 }
-"""By the API's name. The coordinators' APIs are not here (`executor`)."""
+"""By the API's name. Those of groups and transactions are in `coordinators.COORDINATED`."""

@@ -89,12 +89,16 @@ class TransactionCoordinator:
         self._config = config or TransactionConfig()
         self._ids = ProducerIds()
         self._known: dict[str, Transaction] = {}
-        self.handlers: dict[int, Callable[[Request, int], Sequence[Effect]]] = {
-            22: self._init_producer_id,
-            24: lambda asked, now: add_partitions_to_txn(asked, now, topics, self),
-            26: self._end_txn,
-            65: lambda asked, _: [Reply(asked.ticket, describe_transactions(asked.message, self._known))],
-            66: lambda asked, now: [Reply(asked.ticket, list_transactions(asked.message, self._known, now))],
+        self.handlers: dict[str, Callable[[Request, int], Sequence[Effect]]] = {
+            "InitProducerId": self._init_producer_id,
+            "AddPartitionsToTxn": lambda asked, now: add_partitions_to_txn(asked, now, topics, self),
+            "EndTxn": self._end_txn,
+            "DescribeTransactions": lambda asked, _: [
+                Reply(asked.ticket, describe_transactions(asked.message, self._known))
+            ],
+            "ListTransactions": lambda asked, now: [
+                Reply(asked.ticket, list_transactions(asked.message, self._known, now))
+            ],
         }
 
     @property
