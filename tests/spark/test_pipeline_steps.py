@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import tidelog
+from tidelog.errors import InvalidInputError
 from tidelog.records import Record
 
 pytest.importorskip("pyspark")
 
 from tidelog.spark.pipeline import run as pipeline
 from tidelog.spark.pipeline.config import PipelineConfig, Step, read_config
+from tidelog.spark.pipeline.inputs import is_due
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,6 +59,22 @@ class Clock:
 @pytest.fixture
 def jobs(monkeypatch: pytest.MonkeyPatch) -> Jobs:
     return Jobs(monkeypatch)
+
+
+def test_every_kind_of_step_runs_and_says_when_it_is_due(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    append(tmp_path)
+    given = {
+        "ingest": "{source: in, format: json}",
+        "export": "{to: out}",
+        "trim": "{before_time: 2 days ago}",
+    }
+    config = configured(tmp_path, *(f"{kind}: {given.get(kind, '{}')}" for kind in pipeline._RUN))
+    assert not any(is_due(step, config, None, 0) for step in config.steps)
+    with pytest.raises(InvalidInputError, match=f"there are {', '.join(pipeline._RUN)}"):
+        configured(tmp_path, "polish: {}")
+    with pytest.raises(NotImplementedError, match="polish"):
+        is_due(Step(1, "polish", {}), config, None, 0)
 
 
 def configured(tmp_path: Path, *steps: str) -> PipelineConfig:

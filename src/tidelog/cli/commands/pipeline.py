@@ -29,7 +29,7 @@ def pipeline(
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Run ingest, verify, compact and export steps; steps that are done already are skipped.
+    """Run the steps of a file: ingest, verify, compact, retention, trim, export. Finished steps are skipped.
 
     The whole file is checked before anything starts. A step that fails ends the run; the next run continues
     there.

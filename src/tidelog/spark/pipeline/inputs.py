@@ -34,6 +34,8 @@ from tidelog.storage.names import CLUSTER_METADATA_TOPIC, META_PROPERTIES_FILE, 
 __all__ = ["expired_topics", "horizon_of", "input_of", "is_due", "output_of", "settings_of"]
 
 _GLOB = "*?[{"
+_TIMELESS = frozenset({"ingest", "verify", "export"})
+"""The kinds of steps that time alone gives nothing to do."""
 
 
 def settings_of(step: Step, config: PipelineConfig) -> str:
@@ -85,6 +87,8 @@ def is_due(step: Step, config: PipelineConfig, left: Sequence[Any] | None, now_m
             return horizon is not None and horizon <= now_ms
     except (TidelogError, OSError):
         return True  # the step says what is wrong
+    if step.kind not in _TIMELESS:
+        raise NotImplementedError(f"nothing says when a step {step.kind} is due")
     return False
 
 
