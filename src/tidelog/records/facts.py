@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from tidelog.records.batches import BatchTable
 from tidelog.records.columns import from_numbers
+from tidelog.records.schema import column_type
 from tidelog.types import Codec
 
 __all__ = ["BatchFacts"]
@@ -18,6 +19,12 @@ __all__ = ["BatchFacts"]
 Int64s = npt.NDArray[np.int64]
 
 _MAX_SEQUENCE = (1 << 31) - 1
+_OTHER_NAMES = {
+    "timestampType": "timestamp_type",
+    "transactional": "is_transactional",
+    "control": "is_control",
+}
+"""Columns that the table of batches calls otherwise."""
 
 
 @cache
@@ -44,22 +51,15 @@ class BatchFacts:
 
     def array(self, name: str) -> pa.Array:
         """Column `name` (see `records.schema`)."""
-        table = self._table
-        if name == "timestampType":
-            return self._spread(table.timestamp_type, np.int32)
-        if name == "base_offset":
-            return self._spread(self._base_offsets(), np.int64)
+        if name == "codec":
+            return _codec_names().take(self._spread(self._table.codec, np.int32))
         if name == "sequence":
             return from_numbers(self._sequences())
-        if name == "codec":
-            return _codec_names().take(self._spread(table.codec, np.int32))
-        if name == "transactional":
-            return self._spread(table.is_transactional, np.bool_)
-        if name == "control":
-            return self._spread(table.is_control, np.bool_)
-        if name in ("position", "producer_id"):
-            return self._spread(getattr(table, name), np.int64)
-        return self._spread(getattr(table, name), np.int32)
+        if name == "base_offset":
+            per_batch = self._base_offsets()
+        else:
+            per_batch = getattr(self._table, _OTHER_NAMES.get(name, name))
+        return self._spread(per_batch, column_type(name).to_pandas_dtype())
 
     def _spread(self, per_batch: npt.NDArray[np.generic], kind: npt.DTypeLike) -> pa.Array:
         return from_numbers(np.repeat(per_batch.astype(kind), self._counts))

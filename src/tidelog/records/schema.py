@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from tidelog.errors import InvalidInputError
 
-__all__ = ["ALL_COLUMNS", "BATCH_FACTS", "HEADERS_TYPE", "RECORD_COLUMNS", "Projection"]
+__all__ = ["ALL_COLUMNS", "BATCH_FACTS", "HEADERS_TYPE", "RECORD_COLUMNS", "Projection", "column_type"]
 
 HEADERS_TYPE = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 
@@ -53,6 +53,11 @@ BATCH_FACTS = tuple(_FACT_TYPES)
 ALL_COLUMNS = RECORD_COLUMNS + BATCH_FACTS
 
 _TYPES = _RECORD_TYPES | _FACT_TYPES
+
+
+def column_type(name: str) -> pa.DataType:
+    """The type of a column."""
+    return _TYPES[name]
 
 
 @dataclass(frozen=True)
