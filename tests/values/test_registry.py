@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import tidelog
+from tests.cli.command import run
 from tests.values.avro_cases import encode, frame
 from tests.values.registry_server import Registry, running_registry
 from tests.values.test_scan import FIRST, SECOND, root, row
@@ -111,6 +112,18 @@ def test_a_registry_asks_who_it_is(registry: Registry, root: Path) -> None:
         .read_all()
         .num_rows
     )
+
+
+def test_the_command_reads_a_secret_from_a_file(registry: Registry, root: Path, tmp_path: Path) -> None:
+    registry.user = "me:secret"
+    secret, typed = tmp_path / "secret", ("--value-format", "avro", "--schemas", registry.url)
+    secret.write_text("me:secret\n")
+    option = ("--registry-option", f"basic.auth.user.info=@{secret}")
+    answer = run("cat", root / "orders-1", "-n", "1", *typed, *option)
+    assert (answer.code, answer.out) == (0, '{"id":1,"note":null,"currency":"EUR"}\n')
+    secret.unlink()
+    answer = run("cat", root / "orders-1", "-n", "1", *typed, *option)
+    assert (answer.code, f"{secret} cannot be read" in answer.err) == (2, True)
 
 
 def test_options_that_the_client_does_not_take_are_refused(registry: Registry, root: Path) -> None:

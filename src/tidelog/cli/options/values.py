@@ -62,7 +62,7 @@ RegistryOption = Annotated[
     Option(
         "--registry-option",
         metavar="KEY=VALUE",
-        help="An option of the registry's client, such as basic.auth.user.info.",
+        help="An option of the registry's client, such as basic.auth.user.info; @FILE: read it from a file.",
         show_default=False,
     ),
 ]
@@ -89,7 +89,23 @@ def typed_values(
     from tidelog.values.spec import Values
 
     options = parse_settings(registry_option or [], "--registry-option")
+    options = {name: _option_text(name, text) for name, text in options.items()}
     return Values(format, schemas, framing, subject, options)
+
+
+def _option_text(name: str, text: str) -> str:
+    """An option's text, or that of the file that it names as `@FILE`: a password is seen in no list of
+    processes then.
+    """
+    if not text.startswith("@"):
+        return text
+    from tidelog.storage import LOCAL, read_file
+
+    try:
+        return read_file(LOCAL, text[1:]).decode().rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise UsageError(f"--registry-option {name}: {text[1:]} cannot be read: {why}") from None
 
 
 def typed_keys(
