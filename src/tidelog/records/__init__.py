@@ -5,7 +5,7 @@ decode          batches -> Arrow
 builder         Arrow -> batches
 record          one record at a time, both ways
 schema          the columns there are
-control         markers and KRaft control records
+control_batches markers and KRaft control records, ready to be appended
 compression     payloads, both ways
 legacy_builder  magic 0 and 1, written
 finding         a batch in the middle of a log, without an index

@@ -2,7 +2,7 @@
 
 Segment          what can be asked of any segment
 ActiveSegment    the one being written: append, truncate, recover, seal
-SealedSegment    read-only; `activate` makes it the active one again (after a truncation of the log)
+SealedSegment    read-only; `ActiveSegment.reopen` makes it the active one again (after the log is truncated)
 """
 
 from __future__ import annotations
