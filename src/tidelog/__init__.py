@@ -8,7 +8,7 @@ Record, Header    what is appended and read
 Codec             how batches are compressed
 TopicPartition    a name and a number
 plot              the charts of `tidelog report` as objects
-Values            how values are decoded: Avro, with schemas from a directory or a registry
+Values            how values are decoded: Avro, Protobuf or JSON, with schemas from a directory or a registry
 errors            everything that is raised on purpose
 """
 

@@ -98,7 +98,8 @@ def plan_range(
 ) -> list[ScanTask]:
     """The tasks that together read a range, in offset order, each about `split_bytes` long.
 
-    `with_missing` adds a task for each log file that is known to be missing: to salvage it is to tell of it.
+    `with_missing` adds a task for each log file that is known to be missing. Salvaging such a task
+    reports the loss.
     """
     partition, start, end = wanted.partition, wanted.start, wanted.end
     if start >= end:

@@ -68,8 +68,9 @@ def scan(
     markers) only with `control_records`. `isolation="read_committed"` leaves out aborted data and what lies
     past the last stable offset.
 
-    `values` and `keys` decode Avro: the column then has its schema's type, and two more follow it,
-    `value_invalid` with what did not decode, whole, and `value_error` with the reason.
+    `values` and `keys` decode Avro, Protobuf and JSON under a JSON Schema: the column then has its schema's
+    type, and two more follow it, `value_invalid` with what did not decode, whole, and `value_error` with the
+    reason.
 
     The result is read once; DuckDB, Polars and pandas take it as it is. Files are only read; a log that is
     being written is read up to its last whole batch. If a file is damaged, you get the records before the

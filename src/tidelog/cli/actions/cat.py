@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from tidelog.cli.actions.reading import Selection, last_records, read_tasks
-from tidelog.cli.actions.tail import follow
+from tidelog.cli.actions.tail import follow as followed
 from tidelog.cli.errors import FOUND_WRONG
 from tidelog.cli.interrupts import interruptible
 from tidelog.cli.render.output import Output
@@ -44,19 +44,19 @@ def show_records(
     return _told(lines, out)
 
 
-def show_last(selection: Selection, lines: RecordLines, out: Output, count: int, *, go_on: bool) -> int:
-    """Show the last records of each partition, and those that come after them if it shall `go_on`."""
+def show_last(selection: Selection, lines: RecordLines, out: Output, count: int, *, follow: bool) -> int:
+    """Show the last records of each partition, and with `follow` those that come after them."""
     for one in selection.ranges:
         try:
             for batch in last_records(selection, one, count, lines.columns) if count else ():
                 out.write(lines.lines(batch))
         except (DataLossError, FileNotFoundError) as error:
-            if not go_on:
+            if not follow:
                 raise
             out.warn(f"tidelog: {error}")
-    if go_on:
+    if follow:
         with interruptible() as check:
-            for found in follow(selection, lines.columns, out, check):
+            for found in followed(selection, lines.columns, out, check):
                 if found is None:
                     out.flush()
                 else:

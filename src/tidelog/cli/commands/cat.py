@@ -45,5 +45,5 @@ def cat(
     selection = wanted.select(spread.bounds(), corrupt)
     lines = form.lines(out, selection)
     if last is not None:
-        raise Exit(show_last(selection, lines, out, last, go_on=False))
+        raise Exit(show_last(selection, lines, out, last, follow=False))
     raise Exit(show_selection(selection, lines, out, limit))

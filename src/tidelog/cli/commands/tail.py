@@ -35,4 +35,4 @@ def tail(
 
     out = make_output(json=json)
     selection = wanted.select()
-    raise Exit(show_last(selection, form.lines(out, selection), out, last, go_on=follow))
+    raise Exit(show_last(selection, form.lines(out, selection), out, last, follow=follow))

@@ -238,7 +238,7 @@ class Form:
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """The command as Typer can read it: with the fields of its groups as parameters of its own."""
+    """The command as `cli.declare` reads it: with the fields of its groups as parameters of its own."""
     hints = get_type_hints(command, include_extras=True)
     groups = {name: hint for name, hint in hints.items() if isinstance(hint, type) and is_dataclass(hint)}
     options: dict[str, inspect.Parameter] = {}

@@ -1,6 +1,6 @@
 """What compacting logs at rest would do, by a look at their files: nothing is locked, opened or changed.
 
-What compacting refuses is refused here too, but for a root that another process has open.
+It refuses what compaction refuses, except a root that another process has open.
 """
 
 from __future__ import annotations

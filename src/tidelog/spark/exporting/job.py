@@ -101,9 +101,9 @@ def export(
     `value_format` is bytes, string, or json with `schema` (a Spark or Arrow schema, or a DDL string; by
     default inferred from the first records and kept for later runs). Values that do not decode or do not fit
     the schema are null, and complete in the column `value_invalid`; with `evolve` the schema is widened for
-    them first (`schema_evolution`). A `tidelog.Values` decodes Avro; `value_error` then has the reasons, and
-    the column gets the fields and wider types that new versions of the schema have. `key_format` does the
-    same with keys (`key`, `key_invalid`, `key_error`).
+    them first (`schema_evolution`). A `tidelog.Values` decodes Avro, Protobuf and JSON under a JSON Schema;
+    `value_error` then has the reasons, and the column gets the fields and wider types that new versions of
+    the schema have. `key_format` does the same with keys (`key`, `key_invalid`, `key_error`).
 
     Returns a row for each split, see `REPORT_SCHEMA`; `report` is called with progress.
     """

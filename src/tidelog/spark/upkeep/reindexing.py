@@ -1,10 +1,10 @@
 """`reindex`: the local command's repairs, spread over tasks.
 
 1. Small segments: a task gets neighbours and does with each what the local command does
-   (`manager.reindexing`).
-2. Large ones are cut (`manager.reindex_pieces`). Tasks walk and check the pieces, and send the tables of
-   their headers through Spark's shuffle to one task for each segment. That joins them and makes the indexes;
-   where they do not join (damage, old formats), it does what the local command does.
+   (`manager.upkeep.reindexing`).
+2. Large ones are cut (`manager.upkeep.reindex_pieces`). Tasks walk and check the pieces, and send the tables
+   of their headers through Spark's shuffle to one task for each segment. That joins them and makes the
+   indexes; where they do not join (damage, old formats), it does what the local command does.
 
 What a batch adds to an index follows from all batches before it, so the entries are made in one place; the
 bytes are read and checked in many. Nothing but reports comes to the driver, which holds the root's lock.
