@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from tidelog.records.schema import Projection
 from tidelog.scanning import plan_scan, run_task
 from tidelog.scanning.losses import Loss
 from tidelog.scanning.salvage import salvage_task
+from tidelog.storage.lock import RootLock
 from tidelog.testing.builders import LogBuilder
 
 _READER = """
@@ -64,6 +66,26 @@ def test_a_reader_outlives_a_truncation_by_another_process(tmp_path: Path, left:
     answer, _ = reader.communicate("go\n", timeout=60)
     assert reader.returncode == 0
     assert answer.split()[0] == "again"
+
+
+@pytest.mark.parametrize("is_held", [True, False])
+def test_a_batch_that_is_just_being_written_is_no_damage(tmp_path: Path, is_held: bool) -> None:
+    """Its writer waits for a processor in the middle of a write, longer than it takes to look twice."""
+    log = make_log(tmp_path / "t-0", 40)
+    whole = log.read_bytes()
+    log.write_bytes(whole[:5000] + bytes(len(whole) - 5000))
+    (task,) = plan_scan(tmp_path, "t")
+    held = RootLock(tmp_path) if is_held else None
+    writer = threading.Timer(0.15, log.write_bytes, [whole])
+    try:
+        writer.start()
+        with pytest.raises(DataLossError if is_held else CorruptRecordError):
+            list(run_task(task, Projection(("offset", "value"))))
+    finally:
+        writer.join()
+        if held is not None:
+            held.release()
+    assert sum(batch.num_rows for batch in run_task(task, Projection(("offset", "value")))) == 40
 
 
 def told(batches: pa.RecordBatchReader, error: type[Exception]) -> list[dict[str, Any]]:

@@ -6,11 +6,14 @@ So a fault is looked at once more:
 
 1. A file that has not been changed since the read was planned, nor in the minute before, is damaged.
 2. A file that is shorter than it was when it was opened was cut.
-3. Else it is opened again and read from its start. If the same batch is at fault again, it is damaged.
+3. Else it is opened again and read from its start. If the same batch is at fault again, it is damaged,
+   unless somebody holds the root: a write that is under way shows its bytes one page after the other, for as
+   long as its writer has to wait for a processor. Then it is looked at some more, for a second in all.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 
 from tidelog.errors import CorruptRecordError, DataLossError
@@ -18,10 +21,14 @@ from tidelog.records.batches import first_disorder
 from tidelog.records.decode import decode_batches
 from tidelog.records.windows import Window, read_windows
 from tidelog.scanning.volumes import FileView, open_volume
+from tidelog.storage.files import parent
+from tidelog.storage.lock import holder_of
 
 __all__ = ["may_have_changed", "offset_at", "was_changed"]
 
 _MARGIN_NS = 60_000_000_000  # the clock of a file server may be another
+_PAUSES_S = (0.001, 0.01, 0.1, 0.3, 0.6)
+"""Between looks at a batch that its writer may be at."""
 
 
 def may_have_changed(view: FileView, planned_ns: int) -> bool:
@@ -39,6 +46,21 @@ def was_changed(
     """Whether a fault that was met in a file is its writer's doing, not damage."""
     if not may_have_changed(view, planned_ns):
         return False
+    if _is_another_now(source, view, fault, open_view):
+        return True
+    for pause_s in _PAUSES_S:
+        if "://" in source or holder_of(parent(parent(source))) is None:
+            return False
+        time.sleep(pause_s)
+        if _is_another_now(source, view, fault, open_view):
+            return True
+    return False
+
+
+def _is_another_now(
+    source: str, view: FileView, fault: CorruptRecordError, open_view: Callable[[], FileView]
+) -> bool:
+    """Whether the fault is not there when the file is read once more."""
     try:
         again = open_view()
     except (DataLossError, FileNotFoundError):
