@@ -176,6 +176,22 @@ def test_a_file_to_sync_is_looked_up_under_the_name_that_it_has(monkeypatch: pyt
     assert lock.before is None
 
 
+@pytest.mark.parametrize("kind", ["offset_index", "time_index"])
+def test_an_index_to_sync_is_looked_up_under_the_name_that_it_has(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = opened(CrashFileSystem())
+    partition = store.create_topic("t", 1)[0]
+    partition.append([Record(b"not synced")])
+    partition.log.roll()
+    segment = partition.log.segments.first
+    directory = partition.log.directory
+    lock = HookedLock(directory.lock, lambda: segment.rename_to(Transient.DELETED))
+    monkeypatch.setattr(directory, "lock", lock)
+    getattr(segment, kind).flush()
+    assert lock.before is None
+
+
 def killed(store: Store) -> None:
     """The process is killed: nothing is closed."""
     for partition in store.partitions:
