@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,10 @@ from tests.scanning import expected
 from tests.spark.writer import LogWriter
 from tidelog.errors import DataLossError, InvalidInputError
 from tidelog.records.schema import Projection
+from tidelog.scanning.partitions import Partition
+from tidelog.spark.source import streaming
 from tidelog.spark.source.batch import SplitPartition
+from tidelog.spark.source.offsets import present_partitions
 from tidelog.spark.source.options import SourceOptions
 from tidelog.spark.source.schemas import Wanted
 from tidelog.spark.source.streaming import StreamReader, decode_offset, encode_offset
@@ -291,6 +295,77 @@ class TestDataLoss:
         end = stream.latestOffset(start, ALL)
         with pytest.raises(DataLossError, match="offsets 0 to 332 of golden-trimmed-0 are gone"):
             stream.partitions(start, end)
+
+
+class TestPlans:
+    """A batch is planned from what was found where it ends, as long as that is still so."""
+
+    @pytest.fixture
+    def listed(self, monkeypatch: pytest.MonkeyPatch) -> list[object]:
+        """How often partitions were listed."""
+        asked: list[object] = []
+
+        def counted(options: SourceOptions) -> list[Partition]:
+            asked.append(options)
+            return present_partitions(options)
+
+        monkeypatch.setattr(streaming, "present_partitions", counted)
+        return asked
+
+    def stream(self, root: Path) -> tuple[StreamReader, LogWriter]:
+        """A stream that has been at the end of a log long enough to be sure of its directory."""
+        writer = LogWriter(root, "events", 0, batches_per_segment=3)
+        writer.append(numbers(0, 5))
+        stream = reader(root)
+        stream.latestOffset(stream.initialOffset(), ALL)
+        time.sleep(0.06)  # longer than the tick that a listing waits for
+        return stream, writer
+
+    def test_what_was_found_is_not_looked_for_again(self, tmp_path: Path, listed: list[object]) -> None:
+        stream, writer = self.stream(tmp_path)
+        writer.append(numbers(5, 10))
+        start = {"events": {"0": 5}}
+        end = stream.latestOffset(start, ALL)
+        listed.clear()
+        assert read(stream, start, end) == numbers(5, 10)
+        assert not listed
+        assert read(stream, start, end) == numbers(5, 10)  # run again: files are looked at again
+        assert len(listed) == 1
+        restarted = reader(tmp_path)
+        assert read(restarted, start, end) == numbers(5, 10)
+        assert len(listed) == 2
+
+    def test_further_than_was_found(self, tmp_path: Path, listed: list[object]) -> None:
+        stream, writer = self.stream(tmp_path)
+        end = stream.latestOffset({"events": {"0": 0}}, ALL)
+        writer.append(numbers(5, 10))
+        listed.clear()
+        assert read(stream, end, {"events": {"0": 10}}) == numbers(5, 10)
+        assert listed
+
+    @pytest.mark.parametrize("deed", ["roll", "retain", "go", "cut"])
+    def test_what_has_changed_since_is_seen(self, tmp_path: Path, deed: str) -> None:
+        stream, writer = self.stream(tmp_path)
+        writer.append(numbers(5, 10))
+        writer.append(numbers(10, 15))
+        start = {"events": {"0": 0}}
+        end = stream.latestOffset(start, ALL)
+        log = writer.directory / f"{0:020}.log"
+        if deed == "roll":
+            writer.append(numbers(15, 20))
+            assert read(stream, start, end) == numbers(0, 15)
+            return
+        if deed == "retain":
+            writer.append(numbers(15, 20))
+            log.unlink()
+        elif deed == "go":
+            shutil.rmtree(writer.directory)
+        else:
+            log.write_bytes(log.read_bytes()[:-10])
+        with pytest.raises(DataLossError):
+            read(stream, start, end)
+        lenient = reader(tmp_path, failOnDataLoss=False)
+        assert deed == "cut" or read(lenient, start, end) == []
 
 
 @pytest.mark.parametrize("option", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])

@@ -54,6 +54,14 @@ class Listings:
     def __init__(self) -> None:
         self._known: dict[str, _Listing] = {}
 
+    def is_as_listed(self, partition: Partition) -> bool:
+        """Whether the directory of a partition that was looked at has surely not changed since."""
+        known = self._known.get(partition.url)
+        try:
+            return known is not None and known.is_sure and state_of(partition.url) == known.state
+        except OSError:
+            return False
+
     def look(self, partition: Partition) -> None:
         """List a partition that has not been looked at, from memory where its directory has not changed."""
         if "://" in partition.url:

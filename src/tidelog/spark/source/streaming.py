@@ -22,7 +22,7 @@ are kept.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -38,7 +38,8 @@ from pyspark.sql.streaming.datasource import (
 from tidelog.scanning.listings import Listings
 from tidelog.scanning.losses import Corrupt
 from tidelog.scanning.partitions import Partition
-from tidelog.scanning.stability import LogTail, Transactions, log_tail
+from tidelog.scanning.stability import LogTail, Transactions
+from tidelog.scanning.tails import log_tails
 from tidelog.spark.runtime.shipping import Shipped
 from tidelog.spark.source.batch import SplitPartition, parts_of, read_part, splits_of
 from tidelog.spark.source.data_loss import LossPolicy
@@ -70,6 +71,8 @@ if TYPE_CHECKING:
 __all__ = ["StreamReader", "decode_offset", "encode_offset"]
 
 _INITIAL, _START, _IDS = "@initial", "@start", "@ids"
+_AT_A_TIME = 128
+"""How many partitions are looked at together: so few that a log is read soon after it was listed."""
 _NOT_FOR_STREAMS = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
 
 
@@ -129,31 +132,47 @@ class Ends:
         self._ids: dict[TopicPartition, str | None] = {}
         self._listings = Listings()
 
-    def look(self, partition: Partition) -> Seen:
-        """Where a log ends now, how far a reader may see, and whose it is."""
+    def look(self, partitions: Sequence[Partition]) -> list[Seen]:
+        """Where logs end now, how far a reader may see, and whose they are."""
+        groups = [partitions[at : at + _AT_A_TIME] for at in range(0, len(partitions), _AT_A_TIME)]
+        return [seen for group in groups for seen in self._look(group)]
+
+    def is_as_seen(self, partition: Partition) -> bool:
+        """Whether the files of a partition that was looked at are surely still the same."""
+        return self._listings.is_as_listed(partition)
+
+    def _look(self, partitions: Sequence[Partition]) -> Iterator[Seen]:
+        ids = [self._identify(each) for each in partitions]
+        known = [self._tails.get(each.topic_partition) for each in partitions]
+        tails = log_tails(partitions, known, damage_ends_it=self._options.corrupt is Corrupt.SKIP)
+        for partition, topic_id, tail in zip(partitions, ids, tails, strict=True):
+            self._tails[partition.topic_partition] = tail
+            yield Seen(partition, self._ends_of(partition, tail.end_offset), topic_id)
+
+    def _identify(self, partition: Partition) -> str | None:
+        """List a partition; the id of its topic."""
         self._listings.look(partition)
         name, topic_id = partition.topic_partition, topic_id_of(partition)
         if self._ids.setdefault(name, topic_id) != topic_id:  # what was followed is another log's
             self._ids[name] = topic_id
             self._tails.pop(name, None)
             self._transactions.pop(name, None)
-        return Seen(partition, self._look(partition), topic_id)
+        return topic_id
 
-    def _look(self, partition: Partition) -> LogEnds:
-        options, name = self._options, partition.topic_partition
-        tail = log_tail(partition, self._tails.get(name), damage_ends_it=options.corrupt is Corrupt.SKIP)
-        self._tails[name] = tail
-        limit = limit_end(partition, options, tail.end_offset)
-        if not options.committed_only:
-            return LogEnds(tail.end_offset, limit)
-        followed = self._transactions.setdefault(name, Transactions())
-        return LogEnds(tail.end_offset, followed.stable_offset(partition, limit))
+    def _ends_of(self, partition: Partition, end: int) -> LogEnds:
+        limit = limit_end(partition, self._options, end)
+        if not self._options.committed_only:
+            return LogEnds(end, limit)
+        followed = self._transactions.setdefault(partition.topic_partition, Transactions())
+        return LogEnds(end, followed.stable_offset(partition, limit))
 
 
 class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The source of a streaming query."""
 
-    STAYS: ClassVar[frozenset[str]] = frozenset({"_ends", "_initial", "_target", "_latest", "_patience"})
+    STAYS: ClassVar[frozenset[str]] = frozenset(
+        {"_ends", "_initial", "_target", "_latest", "_patience", "_seen"}
+    )
 
     def __init__(self, options: SourceOptions, wanted: Wanted) -> None:
         options.require("streaming", _NOT_FOR_STREAMS)
@@ -163,6 +182,7 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._initial: dict[str, Any] | None = None
         self._target: dict[TopicPartition, int] | None = None
         self._latest: dict[TopicPartition, int] | None = None
+        self._seen: dict[TopicPartition, Seen] = {}
         self._patience = Patience(options.min_offsets_per_trigger or 0, options.max_trigger_delay_ms)
 
     @property
@@ -176,7 +196,7 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
             partitions = select_partitions(options, may_be_none=True)
             if options.starting is not None:
                 check_names(options.starting, options.starting_option, partitions)
-            seen = [self._ends.look(each) for each in partitions]
+            seen = self._ends.look(partitions)
             starts = {
                 each.partition.topic_partition: resolve_start(each.partition, options, each.ends, LATEST)
                 for each in seen
@@ -224,24 +244,23 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
         """The splits of a batch."""
         known = end[_START] if start.get(_INITIAL) and _START in end else start
         begin, until = Place.decode(known), Place.decode(end)
-        there = {each.topic_partition: each for each in present_partitions(self._options)}
+        wanted_ends = {
+            name: last for name, last in until.offsets.items() if _first_of(name, begin, until) < last
+        }
+        there = self._look_for(wanted_ends)
         ranges = []
         ids: dict[str, str] = {}
-        for name, last in until.offsets.items():
-            wanted = until.ids.get(name)
-            is_new = is_another(begin.ids.get(name), wanted)
-            first = 0 if is_new else begin.offsets.get(name, 0)
-            if first >= last:
-                continue
-            if name not in there:
+        for name, last in wanted_ends.items():
+            wanted, first = until.ids.get(name), _first_of(name, begin, until)
+            seen = there.get(name)
+            if seen is None:
                 self._policy.lost(f"{name} is gone: offsets {first} to {last - 1} cannot be read")
                 continue
-            seen = self._ends.look(there[name])
             if is_another(wanted, seen.topic_id):
                 what = recreated(name, wanted, seen.topic_id)
                 self._policy.lost(f"{what}: offsets {first} to {last - 1} of the old one cannot be read")
                 continue
-            if is_new:
+            if is_another(begin.ids.get(name), wanted):
                 first = min(seen.partition.log_start_offset, last)
             if seen.topic_id is not None:
                 ids[seen.partition.url] = seen.topic_id
@@ -254,8 +273,29 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
         if isinstance(partition, SplitPartition):
             yield from read_part(partition, self._options, self._wanted)
 
+    def _look_for(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, Seen]:
+        """The partitions whose ends are asked for, as far as they are there.
+
+        What `latestOffset` has just found is taken once, where it reaches so far and the directory is still
+        the same: files are listed again after a restart, and for a batch that is run again.
+        """
+        seen, self._seen = self._seen, {}
+        found = {
+            name: seen[name]
+            for name, end in ends.items()
+            if name in seen
+            and end <= seen[name].ends.visible_end
+            and self._ends.is_as_seen(seen[name].partition)
+        }
+        if len(found) < len(ends):
+            missing = ends.keys() - found.keys()
+            again = [each for each in present_partitions(self._options) if each.topic_partition in missing]
+            found |= {each.partition.topic_partition: each for each in self._ends.look(again)}
+        return found
+
     def _look(self) -> dict[TopicPartition, Seen]:
-        found = {each.topic_partition: self._ends.look(each) for each in present_partitions(self._options)}
+        looked = self._ends.look(present_partitions(self._options))
+        found = self._seen = {each.partition.topic_partition: each for each in looked}
         self._latest = {name: seen.ends.visible_end for name, seen in found.items()}
         return found
 
@@ -295,3 +335,9 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
 
 def _ids_of(seen: Iterable[Seen]) -> dict[TopicPartition, str]:
     return {each.partition.topic_partition: each.topic_id for each in seen if each.topic_id is not None}
+
+
+def _first_of(name: TopicPartition, begin: Place, until: Place) -> int:
+    """Where a batch begins in a partition: at its start if it is new, or another topic's by now."""
+    is_new = is_another(begin.ids.get(name), until.ids.get(name))
+    return 0 if is_new else begin.offsets.get(name, 0)
