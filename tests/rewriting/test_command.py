@@ -52,6 +52,30 @@ def test_the_keys_of_a_file_are_erased_and_the_manifest_names_none(root: Path, t
     assert sum(end - start for start, end in first["offset_ranges"]) == first["records_erased"]
 
 
+def test_a_manifest_that_cannot_be_written_is_refused_before_the_work(root: Path, tmp_path: Path) -> None:
+    """Records that are discarded cannot be told of afterwards."""
+    before = files(root)
+    for bad in (tmp_path / "nowhere" / "m.json", tmp_path):
+        told = run("rewrite", root, "--erase", "--key-match", "7$", "--discard", "--manifest", bad)
+        assert told.code == 2
+        assert files(root) == before
+    asked = ("rewrite", root, "--erase", "--key-match", "7$", "--manifest", tmp_path / "m.json")
+    told = run(*asked, "--dry-run")
+    assert "a dry run writes no manifest" in told.out
+    assert not (tmp_path / "m.json").exists()
+    assert run(*asked, "--discard").code == 0
+    assert json.loads((tmp_path / "m.json").read_text())["partitions"]
+    assert not list(tmp_path.glob(".m.json*"))
+
+
+def test_the_lines_of_a_file_of_keys_may_end_as_on_windows(root: Path, tmp_path: Path) -> None:
+    keys = sorted({key for key in records(root, "golden-none-0")["key"].to_pylist() if key})[:4]
+    (tmp_path / "keys").write_bytes(b"\r\n".join(keys) + b"\r\n")
+    told = lines(run("rewrite", root / "golden-none", "--erase", "--keys-from", tmp_path / "keys", "--json"))
+    assert all(one["records_erased"] for one in told)
+    assert not set(keys) & set(records(root, "golden-none-0")["key"].to_pylist())
+
+
 @pytest.mark.parametrize(
     ("args", "words"),
     [

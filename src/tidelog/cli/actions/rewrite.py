@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -59,7 +60,7 @@ def make_edits(which: Which, what: What) -> Edits:
     now_ms = time.time_ns() // 1_000_000
     keys = [_key(text, which.keys_hex) for text in which.key or ()]
     if which.keys_from is not None:
-        lines = which.keys_from.read_bytes().split(b"\n")
+        lines = [line.removesuffix(b"\r") for line in which.keys_from.read_bytes().split(b"\n")]
         keys += [_key(line.decode("latin-1"), True) if which.keys_hex else line for line in lines if line]
         if not keys:
             raise UsageError(f"{which.keys_from} has no keys: give one a line")
@@ -158,18 +159,56 @@ def rewrite_paths(
     total = sum(log_bytes(f"{root}/{name}") for root, names in chosen.items() for name in names)
     done: list[Rewritten] = []
     found: list[RewrittenPartition] = []
-    with output.progress(total, "rewriting") as progress, _runner(master, progress.advance) as run:
+    with (
+        _evidence(None if dry_run else manifest) as keep,
+        output.progress(total, "rewriting") as progress,
+        _runner(master, progress.advance) as run,
+    ):
         for request in requests:
             if dry_run:
                 found += plan_rewrite(request, run)
             else:
                 done.append(rewrite_root(request, run))
                 found += done[-1].partitions
-    if manifest is not None and done:
-        manifest.write_text(json.dumps(done[0].evidence, indent=1) + "\n")
+                keep(done[-1].evidence)
     output.table(_COLUMNS, _rows(found, "discarded" if discard else "in quarantine"))
     _tell(found, output, dry_run=dry_run, kept=any(one.run for one in done), roots=list(chosen))
+    if dry_run and manifest is not None:
+        output.say(f"a dry run writes no manifest: {manifest} is as it was")
     return 0
+
+
+@contextmanager
+def _evidence(manifest: Path | None) -> Iterator[Callable[[Mapping[str, object]], None]]:
+    """What writes the manifest when the work is done. That a file can be there is tried before the work."""
+    if manifest is None:
+        yield lambda evidence: None
+        return
+    target = manifest.resolve()
+    if target.is_dir():
+        raise UsageError(f"{manifest} is a directory: --manifest names a file")
+    if target.exists() and not target.is_file():  # a pipe, a terminal
+        yield lambda evidence: _write(target, evidence)
+        return
+    part = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
+    part.touch(exist_ok=False)
+
+    def keep(evidence: Mapping[str, object]) -> None:
+        _write(part, evidence)
+        part.replace(target)
+
+    try:
+        yield keep
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _write(path: Path, evidence: Mapping[str, object]) -> None:
+    with path.open("w") as file:
+        file.write(json.dumps(evidence, indent=1) + "\n")
+        file.flush()
+        if path.is_file():
+            os.fsync(file.fileno())
 
 
 @contextmanager
