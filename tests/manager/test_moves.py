@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import shutil
 import threading
 import uuid
 from fnmatch import fnmatch
@@ -181,3 +182,31 @@ def test_a_copy_with_which_nothing_is_common_is_begun_anew(tmp_path: Path) -> No
         _copy(source, future)
         assert future.log_end_offset == 4
         assert bytes(future.read(2, 1 << 20).data) == bytes(source.read(2, 1 << 20).data)
+
+
+def test_an_old_copy_is_not_taken_for_the_partition_that_has_moved(tmp_path: Path) -> None:
+    """A crash just after a move counts leaves the source; its root is opened alone, then both are read."""
+    roots = [tmp_path / "a", tmp_path / "b"]
+    with tidelog.open(roots) as store:
+        store.create_topic("t", 1)
+        fill(store.partition("t"), 10)
+    shutil.copytree(roots[0] / "t-0", tmp_path / "old")
+    with tidelog.open(roots) as store:
+        store.move_partition("t", 0, roots[1])
+        fill(store.partition("t"), 20)
+    shutil.copytree(tmp_path / "old", roots[0] / "t-0")
+    with tidelog.open(roots[0]) as store:
+        assert "may be an old copy" in store.offline_partitions[TopicPartition("t", 0)]
+        with pytest.raises(LogOfflineError, match="Name all of the broker"):
+            store.partition("t").append(some(1))
+    for order in (roots, roots[::-1]):
+        with tidelog.open(order, mode="r") as reading:
+            assert reading.partition("t").log_end_offset == 30
+            assert [one.path for one in reading.skipped] == [str(roots[0] / "t-0")]
+        with tidelog.open(order) as store:
+            assert store.partition("t").log_end_offset == 30
+    shutil.rmtree(roots[1])
+    with tidelog.open(roots[0], adopt=True) as store:
+        assert store.partition("t").log_end_offset == 10
+    with tidelog.open(roots[0]) as store:
+        assert store.partition("t").is_online, "the metadata names its root now"

@@ -29,6 +29,9 @@ from tidelog.types import TopicPartition
 
 __all__ = ["MetadataImage", "PartitionImage", "TopicImage"]
 
+_RESERVED_IDS = 100
+"""Directory ids up to this one are no directories: unassigned, lost, migrating."""
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionImage:
@@ -39,6 +42,11 @@ class PartitionImage:
     leader_epoch: int
     partition_epoch: int
     directories: tuple[uuid.UUID, ...] = ()
+
+    def directory_of(self, node_id: int) -> uuid.UUID | None:
+        """The id of the root in which a node has it; None where that is not told."""
+        told = dict(zip(self.replicas, self.directories, strict=False)).get(node_id)
+        return told if told is not None and told.int > _RESERVED_IDS else None
 
 
 @dataclass(slots=True)

@@ -46,7 +46,15 @@ from tidelog.manager.store.events import LogFailed, RootWentOffline, Teller
 from tidelog.manager.store.loading import Loaded, LoadJob, load_logs
 from tidelog.manager.store.partition import Partition, close_all
 from tidelog.manager.store.placement import place
-from tidelog.manager.store.survey import Fate, Found, Judged, find_directories, judge, metadata_elsewhere
+from tidelog.manager.store.survey import (
+    Fate,
+    Found,
+    Judged,
+    find_directories,
+    hold_back_copies,
+    judge,
+    metadata_elsewhere,
+)
 from tidelog.manager.store.tidying import set_aside
 from tidelog.manager.store.topics import Topic
 from tidelog.manager.upkeep.kept_aside import KeepingFileSystem
@@ -195,7 +203,7 @@ class _Opening:
                 check_clean(self._fs, root.facts)
             root.in_order = not unclean(self._fs, root.facts)
         may_adopt = self._may_adopt()
-        judged = judge(self._found(), opened.registry.image, adopt=may_adopt)
+        judged = self._judge(may_adopt)
         for one in judged:
             if one.fate is Fate.CONFLICT and one.topic not in opened.registry.image.topics:
                 raise LogError(one.reason)  # nothing is registered yet that could be offline
@@ -213,6 +221,13 @@ class _Opening:
         if may_adopt or wishes.recover or self._was_new:
             self._register()
         return opened
+
+    def _judge(self, may_adopt: bool) -> list[Judged]:
+        image, roots = self._opened.registry.image, self._opened.roots
+        judged = judge(self._found(), image, adopt=may_adopt)
+        if may_adopt or any(root.facts.meta is None or not root.facts.meta.directory_id for root in roots):
+            return judged  # a root without an id of its own may be the one that is registered
+        return hold_back_copies(judged, image, node_id=roots[0].identity.node_id, roots=self._by_id.keys())
 
     def _may_adopt(self) -> bool:
         """Whether unregistered partitions are taken in: where nobody has said what belongs here, they are.
@@ -340,7 +355,7 @@ class _Opening:
                     self._opened.unknown.append((root, one))
                     self._opened.skipped.append(Skipped(path, f"{one.reason}; left as it is"))
                 case Fate.CONFLICT if wanted:
-                    self._fail(one.found.topic_partition, path, LogError(one.reason), root)
+                    self._fail(one.found.topic_partition, path, LogError(one.reason), None)
                 case Fate.LOAD | Fate.ADOPT if wanted and path in self._failed:
                     error = LogError(f"it could not be recovered: {self._failed[path]}")
                     self._fail(one.found.topic_partition, path, error, root)
@@ -350,7 +365,7 @@ class _Opening:
                     pass
         return jobs
 
-    def _fail(self, partition: TopicPartition, path: str, error: Exception, root: Root) -> None:
+    def _fail(self, partition: TopicPartition, path: str, error: Exception, root: Root | None) -> None:
         self._partition(partition).go_offline(error, root)
         _logger.error("%s is offline: %s", path, error)
         self._env.tell(LogFailed(partition, path, str(error)))
@@ -412,7 +427,7 @@ class _Opening:
         for topic in self._opened.topics.values():
             known = image.topics.get(topic.name)
             for partition in topic:
-                if partition.root is not None or known is None:
+                if partition.root is not None or partition.has_failed or known is None:
                     continue
                 if partition.others:
                     partition.go_offline(
@@ -420,11 +435,12 @@ class _Opening:
                     )
                     continue
                 number = partition.topic_partition.partition
-                self._make(topic, partition, known.partitions[number].directories)
+                node_id = self._opened.roots[0].identity.node_id
+                self._make(topic, partition, known.partitions[number].directory_of(node_id))
 
-    def _make(self, topic: Topic, partition: Partition, directories: Sequence[uuid.UUID]) -> None:
-        root = next((self._by_id[one] for one in directories if one in self._by_id), None)
-        if root is None and any(one.int > _RESERVED_IDS for one in directories):
+    def _make(self, topic: Topic, partition: Partition, directory_id: uuid.UUID | None) -> None:
+        root = None if directory_id is None else self._by_id.get(directory_id)
+        if root is None and directory_id is not None:
             partition.go_offline(LogError("the root that has it is not open"))
             return
         if root is None:
@@ -474,7 +490,3 @@ class _Opening:
             [topic.registration() for topic in opened.topics.values()],
             largest_producer_id=max(producers, default=-1),
         )
-
-
-_RESERVED_IDS = 100
-"""Directory ids up to this one are no directories: unassigned, lost, migrating."""

@@ -137,6 +137,11 @@ class Partition:
         return "its disk failed" if self._log.is_offline else None
 
     @property
+    def has_failed(self) -> bool:
+        """Whether it was taken offline."""
+        return self._offline is not None
+
+    @property
     def has_grown(self) -> bool:
         """Whether it was appended to or cut since it got its log."""
         return self._log is not None and self._log.log_end_offset != self._attached_end

@@ -41,7 +41,9 @@ from tidelog.scanning.ranges import OffsetRange, check_replaced, plan_range
 from tidelog.scanning.tasks import NO_END, ScanTask, run_task
 from tidelog.scanning.timestamps import look_up_time
 from tidelog.storage import LOCAL, read_epoch_checkpoint
-from tidelog.storage.names import LEADER_EPOCH_FILE, DirectoryState
+from tidelog.storage.files import parent
+from tidelog.storage.metadata import read_meta_properties
+from tidelog.storage.names import LEADER_EPOCH_FILE, META_PROPERTIES_FILE, DirectoryState
 from tidelog.types import FetchIsolation, IsolationLevel, TimestampOffset, TopicPartition
 
 if TYPE_CHECKING:
@@ -262,17 +264,20 @@ class ReadOnlyStore(TopicMapping[ReadOnlyTopic, ReadOnlyPartition]):
     # What there is
 
     def _found(self) -> tuple[dict[TopicPartition, Partition], list[Skipped]]:
-        found: dict[TopicPartition, Partition] = {}
+        copies: dict[TopicPartition, list[Partition]] = {}
         skipped = []
         for root in self.roots:
             for one in list_partitions(root, marked=True):
                 name = one.topic_partition
                 if one.state is not DirectoryState.LIVE:
                     skipped.append(Skipped(one.url, f"it is marked {one.state.value}"))
-                elif name in found:
-                    skipped.append(Skipped(one.url, f"{name} is in {found[name].url} too"))
                 else:
-                    found[name] = one
+                    copies.setdefault(name, []).append(one)
+        found = {}
+        for name, each in copies.items():
+            found[name] = each[0] if len(each) == 1 else _registered(each, self.roots)
+            others = (one for one in each if one is not found[name])
+            skipped += [Skipped(one.url, f"{name} is in {found[name].url} too") for one in others]
         return found, skipped
 
     @property
@@ -318,6 +323,27 @@ class ReadOnlyStore(TopicMapping[ReadOnlyTopic, ReadOnlyPartition]):
 def _seen_by(isolation: IsolationLevel | FetchIsolation) -> FetchIsolation:
     """How far a reader sees. Who only reads does not know what is replicated: uncommitted is all there is."""
     return FetchIsolation.LOG_END if isolation == "read_uncommitted" else FetchIsolation(isolation)
+
+
+def _registered(copies: Sequence[Partition], roots: Sequence[str]) -> Partition:
+    """Of copies of a partition, one in a root that the metadata names for it; else the first."""
+    images = [look_at_metadata(LOCAL, root).image for root in roots]
+    name = copies[0].topic_partition
+    places = {
+        place
+        for image in images
+        if image.has(name)
+        for place in image.topics[name.topic].partitions[name.partition].directories
+    }
+    return next((one for one in copies if _directory_id(parent(one.url)) in places), copies[0])
+
+
+def _directory_id(root: str) -> uuid.UUID | None:
+    """The `directory.id` of a root, if it tells one."""
+    try:
+        return read_meta_properties(LOCAL, f"{root}/{META_PROPERTIES_FILE}").directory_id
+    except (OSError, TidelogError):
+        return None
 
 
 def _topic(

@@ -16,13 +16,14 @@ live, not registered                           stray, or adopted where the store
                                                partitions must agree on its id
 live, in two roots                             the one in the registered root is loaded, the other is stray;
                                                where neither is, the partition is offline: somebody must say
+live, registered in a root that is not open    the partition is offline: a move may have left this copy behind
 """
 
 from __future__ import annotations
 
 import enum
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from tidelog.errors import InvalidIndexError, LogError
@@ -46,6 +47,7 @@ __all__ = [
     "Unknown",
     "find_directories",
     "find_unknown",
+    "hold_back_copies",
     "judge",
     "metadata_elsewhere",
 ]
@@ -161,6 +163,29 @@ def _settle(one: Judged, twins: Sequence[Judged], image: MetadataImage) -> Judge
     return Judged(
         one.found, Fate.STRAY, "another root has the partition; a move to or from here was cut short"
     )
+
+
+def hold_back_copies(
+    judged: Iterable[Judged], image: MetadataImage, *, node_id: int, roots: Collection[uuid.UUID]
+) -> list[Judged]:
+    """The same, but of partitions that are registered in none of these roots, no copy is loaded.
+
+    A move that was cut short may have left it: the root that is not open has newer records then.
+    """
+    settled = []
+    for one in judged:
+        if one.fate is Fate.LOAD:
+            partition = one.found.topic_partition
+            place = image.topics[partition.topic].partitions[partition.partition].directory_of(node_id)
+            if place is not None and place not in roots:
+                reason = (
+                    f"{partition} is registered in the root with directory.id {format_id(place)}, which is "
+                    "not open, and what is here may be an old copy. Name all of the broker's log.dirs; if "
+                    "that root is gone for good, take this copy in with adopt=True (--adopt)"
+                )
+                one = Judged(one.found, Fate.CONFLICT, reason)
+        settled.append(one)
+    return settled
 
 
 # ---- looking
