@@ -10,6 +10,7 @@ _ROOT = "layout/roots.py"
 _STORE = "manager/store/store.py"
 _MOVES = "manager/store/moves.py"
 _PARTITION = "manager/store/partition.py"
+_APPLYING = "manager/publishing/applying.py"
 _COMMITTING = "manager/publishing/committing.py"
 _PUBLISHING = (
     "manager/test_publishing.py",
@@ -161,7 +162,7 @@ STORE_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a bulk write is not settled",
-        _COMMITTING,
+        _APPLYING,
         "    settle(fs, root, done=True)\n",
         "",
         _PUBLISHING,

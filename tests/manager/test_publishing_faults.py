@@ -9,6 +9,7 @@ import pytest
 
 import tidelog
 from tests.manager.publishing import (
+    NOW,
     Values,
     added,
     contents,
@@ -21,6 +22,7 @@ from tests.manager.publishing import (
 )
 from tidelog.errors import DataLossError, InvalidIndexError, InvalidInputError, LogOfflineError
 from tidelog.manager.publishing.committing import Write, publish
+from tidelog.records import Record
 from tidelog.storage import LOCAL
 from tidelog.storage.write_journal import (
     JOURNAL_FILE,
@@ -91,6 +93,35 @@ def test_a_disk_that_fails_in_the_middle_leaves_nothing(tmp_path: Path, code: in
             assert number > 1
             return
     raise AssertionError("the disk never stopped failing")
+
+
+@pytest.mark.parametrize("failing", ["log-start-offset-checkpoint", JOURNAL_FILE])
+def test_a_write_that_is_all_there_is_completed_though_its_end_failed(tmp_path: Path, failing: str) -> None:
+    """It overwrites: whoever took it back then would be left without the old records and the new ones."""
+    root = str(tmp_path / "root")
+    prepare(LOCAL, root)
+    broken = False
+
+    def rule(call: Call) -> Fault | None:
+        is_meant = call.operation == "create" and failing in call.path
+        settling = failing != JOURNAL_FILE or Path(root, "log-start-offset-checkpoint").exists()
+        return Fault(errno.ENOSPC) if broken and is_meant and settling else None
+
+    fs = FaultyFileSystem(LOCAL, rule)
+    store = open_root(root, fs)
+    Path(root, "log-start-offset-checkpoint").unlink(missing_ok=True)
+    broken = True
+    with pytest.raises(OSError, match="No space left") as raised:
+        publish_values(store, fs, str(tmp_path / "staging"), tasks(), query="q", overwrite=True)
+    assert any("the next opening completes it" in note for note in raised.value.__notes__)
+    broken = False
+    with pytest.raises(LogOfflineError, match=rf"{JOURNAL_FILE}.*Close the store and open it again"):
+        store.partition("t", 0).append([Record(b"in the way", timestamp=NOW)])
+    store.close()
+    with open_root(root, recover=False) as store:
+        found = contents(store)
+        assert {name: values for name, values in found.items() if values} == added(tasks())
+        assert publish_values(store, LOCAL, str(tmp_path / "again"), tasks(), query="q").is_replay
 
 
 def test_a_disk_that_is_full_while_staging_is_told_with_place_and_topic(tmp_path: Path) -> None:

@@ -1,10 +1,11 @@
 """From the journal's intent to the logs: a pending write is carried out, or taken back.
 
-Carried out: each partition is given the staged batches that it does not have yet. Which it has is read from
-the log itself, batch by batch from the offset where it ended before: so it makes no difference whether this
-is the first attempt or one after a crash, and nothing that others wrote since (a broker passes over the
-journal) is touched. Only when all is on the disk are log starts raised, and only then does the journal say
-that the write is done.
+Carried out: each partition is given the staged batches that it does not have yet (`apply_write`). Which it
+has is read from the log itself, batch by batch from the offset where it ended before: so it makes no
+difference whether this is the first attempt or one after a crash, and nothing that others wrote since (a
+broker passes over the journal) is touched. Only when all is on the disk are log starts raised, and only then
+does the journal say that the write is done (`complete`). From there on there is no way back: the older
+records of a write that overwrites are going.
 
 Taken back: each partition is cut where it ended before. That happens where publishing failed and where the
 staged data is gone; if others have written after it, nothing is cut and the error says what to do.
@@ -45,7 +46,7 @@ from tidelog.storage.write_journal import (
 )
 from tidelog.types import Codec, TimestampType, TopicPartition
 
-__all__ = ["Find", "apply_write", "check_pending", "finish_pending", "settle", "take_back"]
+__all__ = ["Find", "apply_write", "check_pending", "complete", "finish_pending", "settle", "take_back"]
 
 _logger = logging.getLogger(__name__)
 
@@ -78,7 +79,7 @@ def finish_pending(fs: FileSystem, root: Root, find: Find) -> None:
         except DataLossError as error:
             _logger.warning("staged data cannot be used: %s", error)
         else:
-            settle(fs, root, done=True)
+            complete(fs, root, pending, find)
             is_done = True
     if not is_done:
         _logger.warning("%s: taking back a write that was cut short (%s)", root.path, staging)
@@ -140,7 +141,7 @@ def _has_all(log: Log, one: PendingPartition) -> bool:
 def apply_write(
     fs: FileSystem, pending: PendingWrite, runs: Mapping[TopicPartition, Sequence[StagedRun]], find: Find
 ) -> None:
-    """Give every partition what it lacks of a write, durably; then raise the log starts.
+    """Give every partition what it lacks of a write, durably.
 
     Much data, or many partitions: several are written at a time, and while one is synced others continue.
     """
@@ -166,7 +167,6 @@ def apply_write(
         for done in given:
             if not done.cancelled():
                 done.result()
-    _raise_starts(pending, find)
 
 
 def _give(fs: FileSystem, partition: Partition, one: PendingPartition, runs: Sequence[StagedRun]) -> None:
@@ -284,16 +284,23 @@ def headers_from(log: Log, offset: int) -> npt.NDArray[np.int64]:
     return np.concatenate(tables)
 
 
-def _raise_starts(pending: PendingWrite, find: Find) -> None:
-    """Raise the log starts that the write raises, in the logs and in the roots' checkpoints."""
+def complete(fs: FileSystem, root: Root, pending: PendingWrite, find: Find) -> None:
+    """Once all of a write is on the disk: raise the log starts that it raises, and say that it is done.
+
+    The checkpoints come first: if one cannot be written, no record is gone yet.
+    """
     raised: dict[Root, dict[TopicPartition, int]] = {}
     for one in pending.partitions:
         partition = find(one.topic_partition)
         if one.new_log_start > one.log_start and partition.root is not None:
-            partition.delete_records(one.new_log_start)
-            raised.setdefault(partition.root, {})[one.topic_partition] = partition.log_start_offset
-    for root, starts in raised.items():
-        root.add_to_checkpoint(Checkpoint.LOG_STARTS, starts)
+            start = max(one.new_log_start, partition.log_start_offset)
+            raised.setdefault(partition.root, {})[one.topic_partition] = start
+    for place, starts in raised.items():
+        place.add_to_checkpoint(Checkpoint.LOG_STARTS, starts)
+    for starts in raised.values():
+        for name, start in starts.items():
+            find(name).delete_records(start)
+    settle(fs, root, done=True)
 
 
 def take_back(fs: FileSystem, root: Root, pending: PendingWrite, find: Find) -> None:

@@ -4,7 +4,8 @@
 2. Everything that a log could refuse is checked; topics that are missing are made.
 3. The intent goes into the journal (`storage.write_journal`): from here on the write will be carried out.
 4. It is carried out (`applying`). If that fails, the journal says so, and it is taken back.
-5. The journal says that it is done; the staged files go.
+5. Once all of it is on the disk, log starts are raised, and the journal says that it is done; the staged
+   files go. If that fails, its partitions are not used until the next opening, which does 5 again.
 
 All of it happens in an open store: the clean-shutdown file went before 1, and comes back when the store is
 closed. What a writer before us left unfinished was finished when the store was opened.
@@ -19,8 +20,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tidelog.config import LogConfig
-from tidelog.errors import InvalidInputError, TidelogError
-from tidelog.manager.publishing.applying import apply_write, settle, take_back
+from tidelog.errors import InvalidInputError, LogError, TidelogError
+from tidelog.layout.roots import Root
+from tidelog.manager.publishing.applying import Find, apply_write, complete, take_back
 from tidelog.manager.publishing.checks import check_piece, check_topic
 from tidelog.manager.publishing.mark import (
     claim,
@@ -37,6 +39,7 @@ from tidelog.storage import LOCAL, FileSystem
 from tidelog.storage.metadata import format_id, read_meta_properties
 from tidelog.storage.names import META_PROPERTIES_FILE
 from tidelog.storage.write_journal import (
+    JOURNAL_FILE,
     PendingPartition,
     PendingWrite,
     read_journal,
@@ -90,7 +93,8 @@ def publish(store: Store, write: Write, fs: FileSystem = LOCAL) -> Published:
     """Publish a staged write into an open store; then the staged files are gone.
 
     Raises InvalidInputError, naming topic and limit, for what a topic does not take. Whatever is raised,
-    nothing was published, and topics that were made for it are gone again.
+    nothing was published, and topics that were made for it are gone again; but where a note of the error says
+    so, the write stays in the journal, its partitions are offline, and the next opening settles it.
     """
     root = store.roots[0]
     journal = read_journal(fs, root.path)
@@ -132,7 +136,12 @@ def _publish(store: Store, write: Write, fs: FileSystem, made: set[str]) -> Publ
         except Exception as second:
             error.add_note(f"what was published of it is taken back when the root is opened next: {second}")
         raise
-    settle(fs, root, done=True)
+    made.clear()  # there is no way back: topics stay
+    try:
+        complete(fs, root, pending, find)
+    except Exception as error:
+        _leave_pending(root, pending, find, error, "all of it is written: the next opening completes it")
+        raise
     remove_staged(fs, write.staging, root.identity.directory_id)
     return Published(
         {
@@ -141,6 +150,19 @@ def _publish(store: Store, write: Write, fs: FileSystem, made: set[str]) -> Publ
             if one.records
         }
     )
+
+
+def _leave_pending(root: Root, pending: PendingWrite, find: Find, error: Exception, then: str) -> None:
+    """Leave a write in the journal, and its partitions as they are: what is appended to them now would be in
+    its way.
+    """
+    why = LogError(
+        f"a write into it failed ({error}) and is still in {root.file(JOURNAL_FILE)}; {then}. Close the "
+        "store and open it again"
+    )
+    for one in pending.partitions:
+        find(one.topic_partition).park(why)
+    error.add_note(f"{then}; until then its partitions are offline")
 
 
 def _prepare_topics(

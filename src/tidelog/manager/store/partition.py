@@ -88,6 +88,7 @@ class Partition:
         self._log: Log | None = None
         self._root: Root | None = None
         self._offline: BaseException | None = None
+        self._is_parked = False
         self._attached_end = 0
         self._listeners: tuple[Callable[[Partition], None], ...] = ()
         watch(self)
@@ -146,6 +147,11 @@ class Partition:
         """Whether it was appended to or cut since it got its log."""
         return self._log is not None and self._log.log_end_offset != self._attached_end
 
+    @property
+    def is_parked(self) -> bool:
+        """Whether its log was closed in order already: nothing is done to it until the next opening."""
+        return self._is_parked
+
     def assign(self, root: Root) -> None:
         """Say where its log will be."""
         self._root = root
@@ -167,6 +173,12 @@ class Partition:
             log, self._log = self._log, None
             if log is not None:
                 log.close_handlers()
+
+    def park(self, why: BaseException) -> None:
+        """Close its log in order, and use it no more until the store is opened again."""
+        with self.gate:
+            self._is_parked = close_in_order(self)
+            self._offline = self._offline or why
 
     def detach(self) -> Log:
         """Remove its log for good."""
@@ -394,7 +406,7 @@ def close_in_order(partition: Partition) -> bool:
     next start.
     """
     if not partition.is_online:
-        return False
+        return partition.is_parked
     try:
         with partition.gate:
             partition.log.close()
