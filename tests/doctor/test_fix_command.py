@@ -113,3 +113,28 @@ def test_what_nobody_can_repair_here_is_told(root: Path) -> None:
 
 def test_a_plan_is_for_apply(root: Path, tmp_path: Path) -> None:
     assert run("fix", root, "--undo", "--plan", tmp_path / "plan.json").code == 2
+
+
+def test_a_directory_that_is_no_root_is_left_alone(root: Path) -> None:
+    """Somebody's home: all of it would go to a quarantine."""
+    home = root.parent
+    for name in (".ssh", "photos-2024"):
+        (home / name).mkdir()
+        (home / name / "one").write_text("mine")
+    for option in ((), ("--apply",)):
+        told = run("fix", home, *option)
+        assert told.code == 2
+        assert "is no disk of a broker" in told.err
+    assert sorted(path.name for path in home.iterdir()) == [".ssh", "photos-2024", "root"]
+
+
+def test_a_root_in_a_root_is_not_moved(root: Path) -> None:
+    shutil.copytree(root, root / "inner")
+    shutil.copytree(root, root / "disks" / "one")
+    (root / "notes").mkdir()
+    told = run("fix", root, "--apply")
+    assert told.code == 1
+    assert "inner has to go by hand" in told.out
+    assert (root / "inner" / "meta.properties").exists()
+    assert (root / "disks" / "one" / "meta.properties").exists()
+    assert not (root / "notes").exists()

@@ -18,19 +18,31 @@ from tidelog.manager.brokerconfig import BrokerConfig
 from tidelog.manager.metadata.files import METADATA_DIRECTORY, ClusterMetadata, read_cluster_metadata
 from tidelog.manager.metadata.image import MetadataImage, TopicImage
 from tidelog.storage import FileSystem, read_file, read_offset_checkpoint
+from tidelog.storage.directory import is_partition
 from tidelog.storage.files import DirEntry
+from tidelog.storage.lock import LOCK_FILE
 from tidelog.storage.metadata import MetaProperties, read_meta_properties, read_partition_metadata
 from tidelog.storage.names import (
     CLEAN_SHUTDOWN_FILE,
     META_PROPERTIES_FILE,
     PARTITION_METADATA_FILE,
     DirectoryState,
+    FileKind,
     PartitionDirectoryName,
     parse_partition_directory,
+    parse_segment_file,
 )
 from tidelog.types import TopicPartition
 
-__all__ = ["Broker", "Disk", "PartitionDirectory", "kafka_name", "look_at_broker", "refuses_checkpoint"]
+__all__ = [
+    "Broker",
+    "Disk",
+    "PartitionDirectory",
+    "is_disk",
+    "kafka_name",
+    "look_at_broker",
+    "refuses_checkpoint",
+]
 
 KAFKAS_OWN = frozenset({"remote-log-index-cache"})
 _MARKED = re.compile(r"(\S+-\S+)\.(\S+)-(delete|future|stray)")
@@ -173,6 +185,26 @@ def _look_at_partition(
         return PartitionDirectory(path, name, parsed, None)
     except (OSError, InvalidIndexError) as error:
         return PartitionDirectory(path, name, parsed, None, str(error))
+
+
+def is_disk(fs: FileSystem, path: str) -> bool:
+    """Whether a directory is a broker's disk, or empty: not one with files of somebody else."""
+    own = {META_PROPERTIES_FILE, CLEAN_SHUTDOWN_FILE, *(kind.value for kind in Checkpoint)}
+    entries = [entry for entry in fs.list(path) if entry.name != LOCK_FILE]
+    return not entries or any(
+        _has_segments(fs, f"{path}/{entry.name}") if entry.is_directory else entry.name in own
+        for entry in entries
+    )
+
+
+def _has_segments(fs: FileSystem, path: str) -> bool:
+    if not is_partition(fs, path):
+        return False
+    try:
+        files = [parse_segment_file(entry.name) for entry in fs.list(path)]
+    except OSError:  # a partition that nobody may read
+        return True
+    return any(file is not None and file.kind is FileKind.LOG for file in files)
 
 
 # ---- as Kafka reads it

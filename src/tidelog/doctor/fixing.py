@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from tidelog.doctor.applying import apply_actions, check_unchanged, empty, undo
+from tidelog.doctor.disks import is_disk
 from tidelog.doctor.examining import Examination, examine
 from tidelog.doctor.plans import Plan, digest_of
 from tidelog.doctor.quarantine import Manifest, RunState, find_runs, new_run
@@ -41,11 +42,24 @@ def make_plan(
     now_ms: int,
     advance: Callable[[int], None] = lambda size: None,
 ) -> Plan:
-    """Examine the disks of one broker, and plan their repairs; nothing is changed."""
+    """Examine the disks of one broker, and plan their repairs; nothing is changed.
+
+    InvalidInputError for a directory that is no broker's disk: its directories are not a broker's to judge.
+    """
+    _check_roots(fs, roots)
     found: list[Examination] = []
     for _ in examine(fs, roots, config=config, now_ms=now_ms, keep=found.append, advance=advance):
         pass
     return plan_repairs(fs, found[0])
+
+
+def _check_roots(fs: FileSystem, roots: Sequence[str]) -> None:
+    for root in roots:
+        if not is_disk(fs, root):
+            raise InvalidInputError(
+                f"{root} is no disk of a broker: it has no meta.properties, no checkpoint and no partition "
+                "with a log. Name a directory of log.dirs"
+            )
 
 
 def saved_plan(fs: FileSystem, plan: Plan, now_ms: int) -> dict[str, Any]:
@@ -93,6 +107,7 @@ def apply_plan(
 
     A repair that was cut short is undone first.
     """
+    _check_roots(fs, roots)
     with held(fs, roots):
         for run in unfinished(fs, roots):
             empty(fs, run) if run.state is RunState.EMPTYING else undo(fs, run)

@@ -189,16 +189,15 @@ def _foreign(fs: FileSystem, disk: Disk) -> Iterator[Step]:
         path = f"{disk.path}/{name}"
         above = parent(disk.path)
         same = read_attributes(fs, above).device == read_attributes(fs, path).device
-        if name == "lost+found" or not same or kafka_name(name) is not None:
-            yield Step(
-                disk.path,
-                f"{name} has to go by hand",
-                "it is a file system's own: use a directory below the mount point for log.dirs"
-                if name == "lost+found"
-                else "it cannot be moved beside the root: move it to another place",
-                "",
-                "",
-            )
+        why = None
+        if name == "lost+found":
+            why = "it is a file system's own: use a directory below the mount point for log.dirs"
+        elif _holds_root(fs, path):
+            why = "it holds a root (meta.properties): name that in log.dirs instead, or move it away"
+        elif not same or kafka_name(name) is not None:
+            why = "it cannot be moved beside the root: move it to another place"
+        if why is not None:
+            yield Step(disk.path, f"{name} has to go by hand", why, "", "")
             continue
         beside = f"{disk.path}{QUARANTINE}"
         yield Step(
@@ -209,6 +208,15 @@ def _foreign(fs: FileSystem, disk: Disk) -> Iterator[Step]:
             "tidelog fix --undo moves it back",
             [Action(Act.RENAME, path, target=f"{beside}/{name}")],
         )
+
+
+def _holds_root(fs: FileSystem, path: str) -> bool:
+    """Whether a directory, or one in it, is a root."""
+    try:
+        inner = [f"{path}/{entry.name}" for entry in fs.list(path) if entry.is_directory]
+        return any(fs.exists(f"{one}/{META_PROPERTIES_FILE}") for one in (path, *inner))
+    except OSError:  # nobody may look: leave it where it is
+        return True
 
 
 def _leaves(broker: Broker, one: PartitionDirectory) -> str | None:
