@@ -97,6 +97,9 @@ def _by_records(wanted: OffsetRange, max_records: int | None) -> Iterator[Offset
 
 def _groups(tasks: Sequence[ScanTask], max_bytes: int) -> Iterator[list[ScanTask]]:
     """Neighbours put together into groups of even size; where they touch in one file they become one task."""
+    if len(tasks) == 1:
+        yield list(tasks)
+        return
     total = sum(task.size for task in tasks)
     even = total / max(-(-total // max_bytes), 1)
     group: list[ScanTask] = []

@@ -244,15 +244,12 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
         """The splits of a batch."""
         known = end[_START] if start.get(_INITIAL) and _START in end else start
         begin, until = Place.decode(known), Place.decode(end)
-        wanted_ends = {
-            name: last for name, last in until.offsets.items() if _first_of(name, begin, until) < last
-        }
-        there = self._look_for(wanted_ends)
+        firsts = _first_offsets(begin, until)
+        there = self._look_for({name: until.offsets[name] for name in firsts})
         ranges = []
         ids: dict[str, str] = {}
-        for name, last in wanted_ends.items():
-            wanted, first = until.ids.get(name), _first_of(name, begin, until)
-            seen = there.get(name)
+        for name, first in firsts.items():
+            last, wanted, seen = until.offsets[name], until.ids.get(name), there.get(name)
             if seen is None:
                 self._policy.lost(f"{name} is gone: offsets {first} to {last - 1} cannot be read")
                 continue
@@ -279,14 +276,12 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
         What `latestOffset` has just found is taken once, where it reaches so far and the directory is still
         the same: files are listed again after a restart, and for a batch that is run again.
         """
-        seen, self._seen = self._seen, {}
-        found = {
-            name: seen[name]
-            for name, end in ends.items()
-            if name in seen
-            and end <= seen[name].ends.visible_end
-            and self._ends.is_as_seen(seen[name].partition)
-        }
+        last, self._seen = self._seen, {}
+        found = {}
+        for name, end in ends.items():
+            seen = last.get(name)
+            if seen is not None and end <= seen.ends.visible_end and self._ends.is_as_seen(seen.partition):
+                found[name] = seen
         if len(found) < len(ends):
             missing = ends.keys() - found.keys()
             again = [each for each in present_partitions(self._options) if each.topic_partition in missing]
@@ -337,7 +332,12 @@ def _ids_of(seen: Iterable[Seen]) -> dict[TopicPartition, str]:
     return {each.partition.topic_partition: each.topic_id for each in seen if each.topic_id is not None}
 
 
-def _first_of(name: TopicPartition, begin: Place, until: Place) -> int:
-    """Where a batch begins in a partition: at its start if it is new, or another topic's by now."""
-    is_new = is_another(begin.ids.get(name), until.ids.get(name))
-    return 0 if is_new else begin.offsets.get(name, 0)
+def _first_offsets(begin: Place, until: Place) -> dict[TopicPartition, int]:
+    """Where a batch begins in each partition that it reads: at 0 in a new one, and in another topic's."""
+    firsts = {}
+    for name, last in until.offsets.items():
+        is_new = is_another(begin.ids.get(name), until.ids.get(name))
+        first = 0 if is_new else begin.offsets.get(name, 0)
+        if first < last:
+            firsts[name] = first
+    return firsts

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from tidelog.errors import DataLossError, InvalidIndexError
@@ -62,7 +63,11 @@ def topic_id_of(partition: Partition) -> str | None:
     """The id of the topic that a partition was of when it was listed; None if it does not tell."""
     if "://" in partition.url:
         return topic_id_at(partition.url, partition.volume)
-    return None if partition.topic_id is None else format_id(partition.topic_id)
+    return None if partition.topic_id is None else _printed(partition.topic_id)
+
+
+_printed = lru_cache(maxsize=1 << 12)(format_id)
+"""A topic's many partitions have the same id, and the same text takes less room where it is sent."""
 
 
 def is_another(known: str | None, found: str | None) -> bool:
