@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import pickle
 import random
 import shutil
 from collections.abc import Callable, Iterator
@@ -277,6 +278,15 @@ def test_records_that_lie_about_their_offsets_are_cut_as_before(tmp_path: Path) 
     )
     assert found == [0, 1]  # the batch lies across the end
     assert [len(one) for task in tasks for one in run_task(task, bundles.Projection(("offset",)))] == [2, 2]
+
+
+def test_tasks_travel_whole(tmp_path: Path) -> None:
+    plan = planned(plain_root(tmp_path, 2), {})
+    assert plan is not None
+    for split in plan[1]:
+        there = pickle.loads(pickle.dumps(split)).tasks[0]
+        assert there == split.tasks[0]
+        assert there.planned_ns == split.tasks[0].planned_ns
 
 
 @pytest.mark.parametrize(("rows", "size"), [(1, 1 << 20), (4, 1 << 20), (1000, 1), (1000, 700)])
