@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tidelog.cli.actions.directories import parse_settings
+from tidelog.cli.actions.directories import live_partition, parse_settings
 from tidelog.cli.actions.inputs import InputOptions, read_records
 from tidelog.cli.actions.loading import RootOptions, check_ready, opened_root
 from tidelog.cli.errors import UsageError
@@ -28,7 +28,7 @@ from tidelog.manager.publishing.partitioner import Partitioner, TopicPlan
 from tidelog.manager.upkeep.recovery import recover_partition
 from tidelog.storage import LOCAL
 from tidelog.storage.directory import is_partition
-from tidelog.storage.names import META_PROPERTIES_FILE, parse_partition_directory
+from tidelog.storage.names import META_PROPERTIES_FILE
 from tidelog.types import Codec, TopicPartition
 
 __all__ = ["Destination", "append_records", "parse_codec"]
@@ -89,7 +89,7 @@ class Destination:
 
     @classmethod
     def _in_partition(cls, path: Path, partition: int | None, create: int | None) -> Destination:
-        found = parse_partition_directory(path.name).topic_partition
+        found = live_partition(str(path))
         if partition not in (None, found.partition) or create is not None:
             raise UsageError(f"{path} is one partition: --partition and --create are for roots")
         if not path.exists():

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tidelog.cleanup.selection import LogToClean
-from tidelog.cli.actions.directories import existing_directory, parse_settings
+from tidelog.cli.actions.directories import existing_directory, live_partition, parse_settings
 from tidelog.cli.actions.find import one_partition
 from tidelog.cli.actions.loading import RootOptions
 from tidelog.cli.actions.spark_upkeep import compact_on_spark, root_for_spark
@@ -34,7 +34,7 @@ from tidelog.manager.verification.root import partition_directories
 from tidelog.storage import LOCAL
 from tidelog.storage.directory import is_partition
 from tidelog.storage.files import parent
-from tidelog.storage.names import DirectoryState, parse_partition_directory
+from tidelog.storage.names import parse_partition_directory
 from tidelog.types import TopicPartition
 
 __all__ = ["compact_path"]
@@ -115,12 +115,8 @@ def compact_path(
 def _one(directory: str) -> str:
     """The name of a partition's directory; UsageError if it holds no log, or one that is to be deleted."""
     one_partition(Path(directory))
-    name = Path(directory).name
-    if parse_partition_directory(name).state is not DirectoryState.LIVE:
-        raise UsageError(
-            f"{directory} is not in use: its name says that it is to be deleted or was set aside"
-        )
-    return name
+    live_partition(directory)
+    return Path(directory).name
 
 
 def _names(root: str, topics: Sequence[str]) -> list[str]:

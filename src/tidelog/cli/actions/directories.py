@@ -7,9 +7,22 @@ from pathlib import Path
 
 from tidelog.cli.errors import UsageError
 from tidelog.storage import LOCAL
-from tidelog.storage.names import META_PROPERTIES_FILE, FileKind
+from tidelog.storage.names import (
+    META_PROPERTIES_FILE,
+    DirectoryState,
+    FileKind,
+    parse_partition_directory,
+)
+from tidelog.types import TopicPartition
 
-__all__ = ["check_root", "check_target", "existing_directory", "log_bytes", "parse_settings"]
+__all__ = [
+    "check_root",
+    "check_target",
+    "existing_directory",
+    "live_partition",
+    "log_bytes",
+    "parse_settings",
+]
 
 
 def parse_settings(settings: Sequence[str], option: str = "--config") -> dict[str, str]:
@@ -28,6 +41,19 @@ def existing_directory(path: Path) -> str:
             f"{found} is not a directory: name a root (log.dirs) or a partition's directory in it"
         )
     return found
+
+
+def live_partition(directory: str) -> TopicPartition:
+    """The partition in a directory; UsageError unless it is in use: a root's commands go by the partition's
+    name, which the one in use has, too.
+    """
+    found = parse_partition_directory(Path(directory).name)
+    if found.state is not DirectoryState.LIVE:
+        raise UsageError(
+            f"{directory} is not in use, as its name says ({found.state.value}): name "
+            f"{found.topic_partition}, which is, if that is meant. tidelog cat and copy read this one"
+        )
+    return found.topic_partition
 
 
 def check_root(directory: str) -> None:

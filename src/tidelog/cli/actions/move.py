@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tidelog.cli.actions.directories import check_root, existing_directory, log_bytes
+from tidelog.cli.actions.directories import check_root, existing_directory, live_partition, log_bytes
 from tidelog.cli.actions.loading import (
     RootOptions,
     check_changeable,
@@ -18,7 +18,6 @@ from tidelog.cli.errors import UsageError
 from tidelog.cli.render.output import Column, Output
 from tidelog.manager.metadata.files import home_of_metadata, read_cluster_metadata
 from tidelog.storage import LOCAL
-from tidelog.storage.names import DirectoryState, parse_partition_directory
 
 __all__ = ["move_partition"]
 
@@ -41,9 +40,7 @@ def move_partition(
 ) -> None:
     """Move a partition to another root, or show what would be moved."""
     directory = existing_directory(partition)
-    found = parse_partition_directory(Path(directory).name)
-    if found.state is not DirectoryState.LIVE:
-        raise UsageError(f"{directory} is marked {found.state.value}: only live partitions can be moved")
+    name = live_partition(directory)
     source = str(Path(directory).parent)
     destination = existing_directory(target)
     named = [source, destination, *map(existing_directory, others), *options.roots(source)]
@@ -51,7 +48,6 @@ def move_partition(
     for root in roots:
         if any(Path(root).iterdir()):  # an empty directory becomes a root of the node
             check_root(root)
-    name = found.topic_partition
     if destination == source:
         raise UsageError(f"{name} is in {source} already")
     if Path(destination, str(name)).exists():

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tidelog.cleanup.retention import Deletion
-from tidelog.cli.actions.directories import check_root, existing_directory, parse_settings
+from tidelog.cli.actions.directories import check_root, existing_directory, live_partition, parse_settings
 from tidelog.cli.actions.loading import (
     RootOptions,
     check_ready,
@@ -77,6 +77,8 @@ def _going(
 ) -> Iterator[tuple[TopicPartition, Deletion]]:
     """The segments of a root or partition that go; unless it is a dry run, they do."""
     alone = is_partition(LOCAL, directory)
+    if alone:
+        live_partition(directory)
     root = parent(directory) if alone else directory
     if LOCAL.exists(f"{root}/{META_PROPERTIES_FILE}"):
         check_ready(root, options)

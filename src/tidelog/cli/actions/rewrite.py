@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidelog.cli.actions.directories import log_bytes
+from tidelog.cli.actions.directories import live_partition, log_bytes
 from tidelog.cli.actions.loading import RootOptions
 from tidelog.cli.errors import UsageError
 from tidelog.cli.render.output import Cell, Column, Output
@@ -109,6 +109,7 @@ def _chosen(paths: Sequence[Path]) -> dict[str, list[str]]:
     for path in paths:
         directory = path.absolute()
         if directory.is_dir() and is_partition(LOCAL, str(directory)):
+            live_partition(str(directory))
             root, names = str(directory.parent), [directory.name]
         elif directory.is_dir():
             root = str(directory)

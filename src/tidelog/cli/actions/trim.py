@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidelog.cli.actions.directories import check_root, existing_directory
+from tidelog.cli.actions.directories import check_root, existing_directory, live_partition
 from tidelog.cli.actions.loading import (
     RootOptions,
     check_ready,
@@ -25,7 +25,7 @@ from tidelog.manager.upkeep.trimming import Trim, plan_trim, trim
 from tidelog.scanning.partitions import find_partitions
 from tidelog.storage import LOCAL
 from tidelog.storage.directory import is_partition
-from tidelog.storage.names import CLUSTER_METADATA_TOPIC, parse_partition_directory
+from tidelog.storage.names import CLUSTER_METADATA_TOPIC
 
 __all__ = ["Selection", "trim_path"]
 
@@ -53,7 +53,7 @@ class Selection:
         if is_partition(LOCAL, directory):
             if topic is not None or partition is not None:
                 raise UsageError(f"{directory} is one partition: --topic and --partition are for roots")
-            found = parse_partition_directory(Path(directory).name).topic_partition
+            found = live_partition(directory)
             directory, topic, partition = str(Path(directory).parent), found.topic, found.partition
         if partition is not None and topic is None:
             raise UsageError("--partition is of a --topic: name it too")
