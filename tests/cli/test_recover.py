@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
+import pytest
+
+import tidelog
 from tests.cli.command import run
+from tidelog.records import Record
 from tidelog.testing.builders import LogBuilder, flip_bit
 
 
@@ -36,3 +41,25 @@ def test_a_sound_log_loses_nothing(tmp_path: Path) -> None:
     path = LogBuilder(tmp_path / "orders-0").records(30).crash()
     row = json.loads(run("recover", path, "--dry-run", "--json").out)
     assert (row["bytes_cut"], row["cause"], row["log_end_offset"]) == (0, None, 30)
+
+
+@pytest.mark.parametrize("state", ["stray", "future"])
+def test_a_marked_directory_is_not_what_the_checkpoints_tell_of(tmp_path: Path, state: str) -> None:
+    root = tmp_path / "root"
+    with tidelog.open(root) as store:
+        store.create_topic("orders", 1)
+        store.partition("orders").append([Record(b"v")] * 20)
+    marked = root / f"orders-0.0123456789abcdef0123456789abcdef-{state}"
+    shutil.copytree(root / "orders-0", marked)
+    with tidelog.open(root) as store:
+        orders = store.partition("orders")
+        orders.append([Record(b"v")] * 20)
+        orders.delete_records(30)
+    before = {file: file.read_bytes() for file in root.glob("*-checkpoint")}
+    planned = json.loads(run("recover", marked, "--dry-run", "--json").out)
+    done = run("recover", marked, "--json")
+    assert done.code == 0, done.err
+    row = json.loads(done.out)
+    assert (row["recovery_point"], row["log_start_offset"], row["log_end_offset"]) == (0, 0, 20)
+    assert row["bytes_cut"] == planned["bytes_cut"] == 0
+    assert {file: file.read_bytes() for file in root.glob("*-checkpoint")} == before

@@ -4,6 +4,9 @@ Every log is opened as after a crash, whatever a clean-shutdown file says, from 
 root's checkpoint, or one that is given), and closed cleanly. A root then gets new checkpoints and, if all
 logs could be recovered, its clean-shutdown file; nothing else in it is touched. The metadata log is a
 broker's own: it recovers it at every start.
+
+A directory that its name says is set aside, moving or to be deleted has the partition's name in common with
+the log in use, and nothing else: what the checkpoints say is of the latter. It is recovered from its start.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from tidelog.storage import FileSystem
 from tidelog.storage.files import parent
 from tidelog.storage.names import (
     META_PROPERTIES_FILE,
+    DirectoryState,
     parse_partition_directory,
 )
 from tidelog.types import TopicPartition
@@ -36,6 +40,7 @@ from tidelog.types import TopicPartition
 __all__ = ["Recovered", "recover_logs", "recover_partition", "recover_root"]
 
 Checkpoints = Mapping[Checkpoint, Offsets]
+_SAY_NOTHING: Checkpoints = {kind: {} for kind in Checkpoint}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +119,8 @@ def recover_logs(
     """Recover logs of a root that the caller holds, and write down how far they are; `fs` may keep things."""
     work = _Work(fs, recovery_point, tell, broker, settings or {}, now_ms)
     recovered = work.recover(root.path, root.checkpoints, names, image, threads)
-    done = {one.partition: one.log_end_offset for one in recovered if one.error is None}
+    live = {f"{root.path}/{name}" for name in names if _is_live(name)}
+    done = {one.partition: one.log_end_offset for one in recovered if one.error is None and one.path in live}
     root.add_to_checkpoint(Checkpoint.RECOVERY_POINTS, done)
     marks = root.checkpoints[Checkpoint.HIGH_WATERMARKS]
     lowered = {name: done[name] for name, mark in marks.items() if done.get(name, mark) < mark}
@@ -171,18 +177,18 @@ class _Work:
         threads: int,
     ) -> list[Recovered]:
         """Open each log as after a crash, and close it."""
-        before: dict[TopicPartition, tuple[int, int]] = {}
+        before: dict[str, tuple[int, int]] = {}
         jobs = []
         for name in names:
             partition = parse_partition_directory(name).topic_partition
             path = f"{root}/{name}"
-            before[partition] = _logs(self.fs, path)
-            jobs.append(self._job(path, partition, checkpoints, image))
+            before[path] = _logs(self.fs, path)
+            jobs.append(self._job(path, partition, checkpoints if _is_live(name) else _SAY_NOTHING, image))
         loaded = load_logs(root, jobs, fs=self.fs, clean=False, threads=threads, tell=self.tell)
         results = []
         for one in loaded:
             job = one.job
-            done = Recovered(job.partition, job.path, job.recovery_point, *before[job.partition])
+            done = Recovered(job.partition, job.path, job.recovery_point, *before[job.path])
             results.append(_closed(done, one.log, one.error))
         return results
 
@@ -223,6 +229,10 @@ class _Work:
             )
 
         return LoadJob(partition, path, point, load)
+
+
+def _is_live(name: str) -> bool:
+    return parse_partition_directory(name).state is DirectoryState.LIVE
 
 
 def _logs(fs: FileSystem, path: str) -> tuple[int, int]:
