@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 from pathlib import Path
@@ -15,12 +16,15 @@ from tests.golden import GOLDEN
 from tidelog import Record
 from tidelog.doctor.adopted_groups import GroupCommit, write_commits
 from tidelog.doctor.adopting import MANIFEST_FILE, adopt, plan_adoption
-from tidelog.errors import UncleanShutdownError
+from tidelog.errors import LogError, UncleanShutdownError
 from tidelog.layout.roots import look_at
 from tidelog.log import Log
+from tidelog.log.log import clock_ms
 from tidelog.manager.metadata.files import read_cluster_metadata
+from tidelog.manager.metadata.registration import Registration
+from tidelog.manager.metadata.registry import Registry
 from tidelog.manager.store.opener import open_store
-from tidelog.storage import LOCAL, FileSystem
+from tidelog.storage import LOCAL, FileSystem, LocalFileSystem
 from tidelog.storage.metadata import MetaProperties
 from tidelog.testing.builders import flip_bit
 from tidelog.testing.crash import CrashFileSystem, copy_tree
@@ -244,3 +248,61 @@ def test_deleted_records_are_no_contradiction(source: Path, tmp_path: Path) -> N
     told = adopted(source, "--topic", "orders", "--into", tmp_path / "new")
     (first,) = (one for one in told if (one["about"], one["partition"]) == ("partition", 0))
     assert (first["log_start_offset"], first["log_end_offset"], first["detail"]) == (4, 15, None)
+
+
+class MountPoint(LocalFileSystem):
+    """A disk whose root is a mount point: no rename crosses it."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__()
+        self.root = f"{root}/"
+
+    def rename(self, source: str, target: str) -> None:
+        if source.startswith(self.root) != target.startswith(self.root):
+            raise OSError(errno.EXDEV, "Invalid cross-device link", source)
+        super().rename(source, target)
+
+
+def test_a_root_that_is_a_mount_point(source: Path, target: Path, tmp_path: Path) -> None:
+    mounted = MountPoint(target)
+    before = tree(target)
+    adopt(mounted, plan_adoption(mounted, [str(source)], [str(target)], topic="orders", groups=True))
+    assert logs(target / "orders-0") == logs(source / "orders-0")
+    assert {name for name in tree(target) if "tidelog-adopting" in name} == set()
+    assert not [name for name in before.keys() - tree(target).keys() if name.startswith("golden-")]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["source", "target"]
+
+
+def test_an_empty_mount_point_is_refused_before_anything_is_written(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    mounted = MountPoint(tmp_path / "empty")
+    plan = plan_adoption(mounted, [str(source)], [f"{tmp_path}/empty"], topic="orders", groups=True)
+    with pytest.raises(LogError, match="mount point"):
+        adopt(mounted, plan)
+    assert [path.name for path in (tmp_path / "empty").iterdir() if path.name != ".lock"] == []
+
+
+def test_what_another_version_set_for_the_topic_is_taken_over(source: Path, target: Path) -> None:
+    registry = Registry(LOCAL, str(source), 1, clock_ms)
+    topic = registry.image.topics["orders"]
+    config = {**registry.image.topic_config("orders"), "message.format.version": "3.0"}
+    registry.register([Registration("orders", topic.topic_id, config, {})])
+    told = run("adopt", source, "--topic", "orders", "--into", target)
+    assert told.code == 0, told.err
+    assert "message.format.version" in told.err
+    image = read_cluster_metadata(LOCAL, target).image
+    assert image.topic_config("orders")["message.format.version"] == "3.0"
+    assert run("doctor", target, "--quiet").code == 0
+
+
+def test_commits_outside_of_the_log_are_told(source: Path, target: Path) -> None:
+    commits = [GroupCommit("late", "orders", 0, 2, 0, ""), GroupCommit("ahead", "orders", 1, 99, 0, "")]
+    write_commits(LOCAL, [str(source)], commits, None, 2)
+    assert run("trim", source, "--topic", "orders", "--partition", "0", "--before", "5").code == 0
+    found = adopted(source, "--topic", "orders", "--into", target, "--groups")
+    said = {one["name"]: one["detail"] for one in found if one["about"] == "group"}
+    assert said["readers"] is None
+    assert "before the log start" in str(said["late"])
+    assert "past the log end" in str(said["ahead"])
+    rows = [json.loads(line) for line in run("groups", target, "--group", "ahead", "--json").lines]
+    assert [one["lag"] for one in rows] == [15 - 99]

@@ -3,8 +3,9 @@
 1. The copies of the topic's partitions are found, and what the metadata beside them says of the topic.
 2. The target is looked at: whose it is, whether it is in order and in use, where its metadata is, and whether
    it has a topic of this name or id. Everything that would stand in the way is refused here.
-3. The logs are written anew beside the target, batch by batch as they are (`manager.reconciling`): every
-   checksum is checked, and indexes, leader epochs and producer snapshots are made by the log itself.
+3. The logs are written anew beside the target (where that is a mount point, in the directory of one of its
+   partitions), batch by batch as they are (`manager.reconciling`): every checksum is checked, and indexes,
+   leader epochs and producer snapshots are made by the log itself.
 4. Committed offsets of groups are written to the target's `__consumer_offsets`.
 5. The target's checkpoints learn of the new logs, their directories get their names in the target, and the
    metadata gets the topic: its id and configs, and leader epochs that come after those in the logs.
@@ -15,6 +16,7 @@ after a crash the next adoption removes them, and begins anew. The sources are o
 
 from __future__ import annotations
 
+import errno
 import json
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,6 +27,7 @@ from itertools import islice
 from tidelog.config import LogConfig
 from tidelog.doctor.adopted_groups import GroupCommit, find_commits, write_commits
 from tidelog.errors import InvalidInputError, LogError, TopicExistsError
+from tidelog.layout.config import known_config
 from tidelog.layout.roots import NO_BROKER_EPOCH, Checkpoint, Root, check_clean, hold_root, look_at
 from tidelog.log import Log
 from tidelog.log.log import clock_ms
@@ -105,8 +108,10 @@ def plan_adoption(
     jobs = [job for job in sources.jobs if job.partition.topic == chosen]
     numbers = [job.partition.partition for job in jobs]
     missing = _missing(chosen, numbers, paths, fill=fill)
-    settings = {**sources.configs.get(chosen, {}), **(config or {})}
-    LogConfig.from_properties(settings, (broker or BrokerConfig()).topic_defaults)
+    told = sources.configs.get(chosen, {})
+    known, faults = known_config(told, (broker or BrokerConfig()).topic_defaults)
+    LogConfig.from_properties(config or {}, known)
+    settings = {**told, **(config or {})}
     topic_id = jobs[0].topic_id if rename is None else random_id()
     for one in roots:
         holder = holder_of(one)
@@ -129,7 +134,10 @@ def plan_adoption(
         missing,
         tuple(commits),
         sources.next_producer_id,
-        sources.notes,
+        (
+            *sources.notes,
+            *(f"{fault}: it stays with the topic, and Kafka 4.3 ignores it" for fault in faults),
+        ),
     )
 
 
@@ -186,6 +194,44 @@ def _check_target(fs: FileSystem, roots: Sequence[str], name: str, topic_id: uui
         raise InvalidInputError(f"{root} is no root of a broker or store (it has no meta.properties)")
     if _known_identity(fs, there) is not None:
         _check_metadata(fs, there, name, topic_id)
+
+
+def _staging_place(fs: FileSystem, root: str) -> str:
+    """Where logs can be built that a rename takes into the root: beside it, unless it is a mount point.
+
+    Then it is in a partition's directory, where a broker overlooks what a crash leaves. LogError if there is
+    neither.
+    """
+    beside = f"{root}{_STAGING}"
+    if _can_rename(fs, beside, root):
+        return beside
+    within = [f"{root}/{name}" for name in look_at(fs, root).directories]
+    if not within:
+        raise LogError(
+            f"{root} is a mount point, or the directory that it is in cannot be written, and it has no "
+            "partition yet: make a topic in it first, or use a directory below it"
+        )
+    return f"{within[0]}/{_STAGING}"
+
+
+def _can_rename(fs: FileSystem, beside: str, root: str) -> bool:
+    """Try it with an empty file: a bind mount is no other device, and yet no rename crosses it."""
+    probe, target = f"{beside}.probe", f"{root}/{_STAGING}.probe"
+    try:
+        fs.open(probe, create=True).close()
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+        return False
+    try:
+        fs.rename(probe, target)
+    except OSError as error:
+        fs.unlink(probe)
+        if error.errno != errno.EXDEV:
+            raise
+        return False
+    fs.unlink(target)
+    return True
 
 
 def _check_metadata(fs: FileSystem, roots: Sequence[str], name: str, topic_id: uuid.UUID) -> None:
@@ -246,7 +292,8 @@ def adopt(
     with _held_roots(fs, plan.roots) as roots:
         _revert(fs, roots)
         _check_target(fs, plan.roots, plan.topic, plan.topic_id)
-    with staged_directory(fs, f"{plan.root}{_STAGING}") as staging:
+        place = _staging_place(fs, plan.root)
+    with staged_directory(fs, place) as staging:
         outcomes = [run_job(replace(job, target=staging), fs, advance) for job in plan.jobs]
         for job, one in zip(plan.jobs, outcomes, strict=True):
             if one.lost:

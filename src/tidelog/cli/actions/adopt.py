@@ -112,10 +112,13 @@ def _rows(plan: Adoption, outcomes: Sequence[Outcome]) -> Iterator[Sequence[Cell
         )
     for number in plan.missing:
         yield "partition", plan.topic, number, None, 0, 0, 0, 0, None, "made empty"
-    ends = {job.partition.partition: one.log_end_offset for job, one in zip(plan.jobs, outcomes, strict=True)}
+    logs = {job.partition.partition: one for job, one in zip(plan.jobs, outcomes, strict=True)}
     for commit in plan.commits:
-        past = commit.offset > ends.get(commit.partition, 0)
-        warning = "past the log end: consumers will reset it" if past else None
+        log, warning = logs.get(commit.partition), None
+        if commit.offset > (0 if log is None else log.log_end_offset):
+            warning = "past the log end: consumers will reset it"
+        elif log is not None and commit.offset < log.log_start_offset:
+            warning = "before the log start: consumers will reset it"
         yield (
             "group",
             commit.group,

@@ -228,7 +228,7 @@ def group_rows(group: Group, ends: Mapping[TopicPartition, int]) -> Iterator[Gro
 
 def _row(group: Group, place: TopicPartition | None, member: Member | None, end: int | None) -> GroupRow:
     commit = None if place is None else group.commits.get(place)
-    lag = None if commit is None or end is None else max(end - commit.offset, 0)
+    lag = None if commit is None or end is None else end - commit.offset
     return GroupRow(
         group.group_id,
         group.kind,

@@ -11,6 +11,7 @@ The metadata log of the sources is not merged: the new root is one node's. The s
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -180,6 +181,10 @@ def staged_root(fs: FileSystem, target: str) -> Iterator[str]:
     """
     if fs.exists(target) and (not fs.stat(target).is_directory or fs.list(target)):
         raise InvalidInputError(f"{target} exists already: name a new or empty directory")
+    if os.path.ismount(target):
+        raise InvalidInputError(
+            f"{target} is a mount point, which no rename replaces: name a directory in it"
+        )
     with staged_directory(fs, f"{target.rstrip('/')}{_STAGING}") as staging:
         yield staging
         fs.rename(staging, target)
