@@ -156,7 +156,7 @@ STORE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a bulk write begins before its intent is safe",
         _COMMITTING,
-        "    write_journal(fs, root.path, replace(journal, pending=pending, root=ours))\n",
+        "        write_journal(fs, root.path, replace(journal, pending=pending, root=ours))\n",
         "",
         _PUBLISHING,
     ),

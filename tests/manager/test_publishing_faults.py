@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import shutil
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from tests.manager.publishing import (
     stage,
     tasks,
 )
-from tidelog.errors import DataLossError, InvalidIndexError, InvalidInputError, LogOfflineError
+from tidelog.errors import DataLossError, InvalidIndexError, InvalidInputError, LogError, LogOfflineError
 from tidelog.manager.publishing.committing import Write, publish
 from tidelog.records import Record
 from tidelog.storage import LOCAL
@@ -93,6 +94,38 @@ def test_a_disk_that_fails_in_the_middle_leaves_nothing(tmp_path: Path, code: in
             assert number > 1
             return
     raise AssertionError("the disk never stopped failing")
+
+
+@pytest.mark.parametrize("times", [1, None])
+def test_what_is_appended_after_a_failed_write_stays(tmp_path: Path, times: int | None) -> None:
+    """The intent is in the journal, but its sync fails: once, or with all that comes after it."""
+    root, staging = str(tmp_path / "root"), str(tmp_path / "staging")
+    before = prepare(LOCAL, root)
+    fail = fail_at(1, errno.EIO, times=times)
+    broken = False
+
+    def rule(call: Call) -> Fault | None:
+        is_meant = call.operation == "sync_directory" and call.path == root
+        return fail(call) if broken and is_meant else None
+
+    fs = FaultyFileSystem(LOCAL, rule)
+    with open_root(root, fs) as store:
+        broken = True
+        with pytest.raises(OSError, match="Input/output error"):
+            publish_values(store, fs, staging, tasks(), query="q")
+        broken = False
+        partition = store.partition("t", 0)
+        if times is None:
+            with pytest.raises(LogOfflineError, match=f"{JOURNAL_FILE}.*could not be taken back"):
+                partition.append([Record(b"late", timestamp=NOW)], sync=True)
+            with pytest.raises(LogError, match="Close the store and open it again"):
+                publish_values(store, fs, f"{staging}-again", tasks(), query="q", batch=1)
+        else:
+            partition.append([Record(b"late", timestamp=NOW)], sync=True)
+            before[partition.topic_partition].append(b"late")
+    shutil.rmtree(staging)
+    with open_root(root, recover=False) as store:
+        assert contents(store) == before
 
 
 @pytest.mark.parametrize("failing", ["log-start-offset-checkpoint", JOURNAL_FILE])

@@ -101,6 +101,11 @@ def publish(store: Store, write: Write, fs: FileSystem = LOCAL) -> Published:
     if journal.has(write.query, write.batch):
         remove_staged(fs, write.staging, root.identity.directory_id)
         return Published({}, is_replay=True)
+    if journal.pending is not None:
+        raise LogError(
+            f"{root.file(JOURNAL_FILE)} has a write that failed before; nothing was changed. Close the store "
+            "and open it again: that settles it"
+        )
     made: set[str] = set()
     try:
         return _publish(store, write, fs, made)
@@ -127,14 +132,16 @@ def _publish(store: Store, write: Write, fs: FileSystem, made: set[str]) -> Publ
     root.ensure_lock()
     claim(fs, write.staging, root.identity.directory_id)
     ours = format_id(root.identity.directory_id)
-    write_journal(fs, root.path, replace(journal, pending=pending, root=ours))
     try:
+        write_journal(fs, root.path, replace(journal, pending=pending, root=ours))
         apply_write(fs, pending, runs, find)
     except Exception as error:
         try:
-            take_back(fs, root, pending, find)
+            if read_journal(fs, root.path).pending is not None:  # else it failed before anything was changed
+                take_back(fs, root, pending, find)
         except Exception as second:
-            error.add_note(f"what was published of it is taken back when the root is opened next: {second}")
+            then = f"it could not be taken back ({second}): the next opening does so"
+            _leave_pending(root, pending, find, error, then)
         raise
     made.clear()  # there is no way back: topics stay
     try:
