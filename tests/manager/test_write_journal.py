@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import subprocess
 import sys
 import time
+import uuid
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +20,7 @@ from tests.manager.publishing import (
     contents,
     open_root,
     prepare,
+    publish_values,
     stage,
     tasks,
 )
@@ -37,14 +42,19 @@ from tidelog.storage.write_journal import (
     remembered,
     write_journal,
 )
+from tidelog.testing.faults import Call, Fault, FaultyFileSystem
 from tidelog.types import TopicPartition
 
 
 def test_a_journal_says_what_was_written_into_it() -> None:
     partition = PendingPartition(TopicPartition("a.b-c", 7), 1, 2, 3, 4, 5)
-    journal = WriteJournal(9, {"q": 4}, PendingWrite("q", 5, "/s", ("a", "b"), (partition,), True))
+    pending = PendingWrite("q", 5, "/s", ("a", "b"), (partition,), True)
+    journal = WriteJournal(9, {"q": 4}, pending)
     assert parse_journal(format_journal(journal), "x") == journal
     assert parse_journal(format_journal(WriteJournal()), "x") == WriteJournal()
+    told = replace(partition, topic_id=uuid.UUID(int=8), checksums=bytes(range(8)))
+    journal = replace(journal, pending=replace(pending, partitions=(told, partition)))
+    assert parse_journal(format_journal(journal), "x") == journal
 
 
 def test_a_damaged_journal_is_told() -> None:
@@ -88,6 +98,59 @@ def test_nothing_of_others_is_cut(tmp_path: Path) -> None:
     Path(root, JOURNAL_FILE).unlink()
     with open_root(root) as store:
         assert contents(store)[TopicPartition("t", 0)][-2:] == [b"half"] * 2
+
+
+def leave_half(tmp_path: Path, root: str) -> bytes:
+    """Publish, and fail half-way, so that not even the taking back succeeds; the journal, which is set aside
+    as if a broker, which passes over it, were started next.
+    """
+    half = False
+
+    def rule(call: Call) -> Fault | None:
+        nonlocal half
+        half = half or (call.operation == "pwrite" and call.path.endswith("/u-1/00000000000000000000.log"))
+        return Fault(errno.ENOSPC) if half and call.operation in ("pwrite", "create") else None
+
+    fs = FaultyFileSystem(LOCAL, lambda call: None)
+    store = open_root(root, fs)
+    fs.rule = rule
+    with pytest.raises(OSError, match="No space left"):
+        publish_values(store, fs, str(tmp_path / "staging"), tasks(), query="q")
+    fs.rule = lambda call: None
+    store.close()
+    shutil.rmtree(tmp_path / "staging")
+    data = Path(root, JOURNAL_FILE).read_bytes()
+    Path(root, JOURNAL_FILE).unlink()
+    return data
+
+
+def test_records_of_a_broker_in_the_same_epoch_are_not_cut(tmp_path: Path) -> None:
+    root = str(tmp_path / "root")
+    prepare(LOCAL, root)
+    data = leave_half(tmp_path, root)
+    with open_root(root) as store:
+        store.partition("t", 1).append([Record(b"a broker's", timestamp=NOW)])
+        assert store.partition("t", 1).leader_epoch == 0
+        between = contents(store)
+    Path(root, JOURNAL_FILE).write_bytes(data)
+    with pytest.raises(LogError, match=f"others have written behind.*{JOURNAL_FILE}"):
+        open_root(root)
+    Path(root, JOURNAL_FILE).unlink()
+    with open_root(root) as store:
+        assert contents(store) == between
+
+
+def test_a_topic_that_was_made_anew_is_left_alone(tmp_path: Path) -> None:
+    root = str(tmp_path / "root")
+    before = prepare(LOCAL, root)
+    data = leave_half(tmp_path, root)
+    with open_root(root) as store:
+        store.delete_topic("t")
+        store.create_topic("t", 2).partitions[0].append([Record(b"new", timestamp=NOW)] * 10)
+    Path(root, JOURNAL_FILE).write_bytes(data)
+    before |= {TopicPartition("t", 0): [b"new"] * 10, TopicPartition("t", 1): []}
+    with open_root(root) as store:
+        assert contents(store) == before
 
 
 def test_what_dead_writers_left_is_swept_and_the_living_stay(tmp_path: Path) -> None:

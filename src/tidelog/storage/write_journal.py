@@ -7,7 +7,9 @@
 
 `pending` is there from before a write's first change until after its last. It says where each partition ended
 and started before, and where the staged data is: whoever opens the root next finishes the write or takes it
-back, and whoever reads without opening sees each partition as it was. `committed` is the last batch of each
+back, and whoever reads without opening sees each partition as it was. It also says whose the partitions are,
+by the ids of their topics, and which batches the write has, by their checksums: nothing else is ever cut.
+`committed` is the last batch of each
 query, so that a batch that is written again adds nothing; `published` is when that was. A query that has
 published nothing for 30 days is forgotten, and the oldest are beyond 100,000 queries (`remembered`).
 `sequence` grows with every publication: a reader who finds the same number before and after a look has looked
@@ -21,8 +23,10 @@ to the root where it lies beside it, so that both can be moved.
 
 from __future__ import annotations
 
+import base64
 import json
 import os
+import uuid
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -31,6 +35,7 @@ from typing import TYPE_CHECKING, Any
 from tidelog.errors import InvalidIndexError
 from tidelog.storage.atomic import atomic_write
 from tidelog.storage.files import FileSystem, read_file
+from tidelog.storage.metadata import format_id, parse_id
 from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -76,6 +81,12 @@ class PendingPartition:
     """Where the log started before."""
     new_log_start: int
     """Where it is to start."""
+    topic_id: uuid.UUID | None = None
+    """The topic's; None where that is not told, as by older releases."""
+    checksums: bytes | None = None
+    """The CRC-32C of each batch of the write, 4 bytes each (big-endian), in order; None where they are not
+    told: by older releases, of logs that change what a checksum covers, of very many batches.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +177,8 @@ def _pending_fields(pending: PendingWrite) -> dict[str, Any]:
                 one.leader_epoch,
                 one.log_start,
                 one.new_log_start,
+                None if one.topic_id is None else format_id(one.topic_id),
+                None if one.checksums is None else base64.b64encode(one.checksums).decode(),
             ]
             for one in pending.partitions
         ],
@@ -206,7 +219,15 @@ def _parse_pending(content: dict[str, Any]) -> PendingWrite:
 
 
 def _parse_partition(
-    topic: Any, number: Any, base_offset: Any, records: Any, epoch: Any, start: Any, new_start: Any
+    topic: Any,
+    number: Any,
+    base_offset: Any,
+    records: Any,
+    epoch: Any,
+    start: Any,
+    new_start: Any,
+    topic_id: Any = None,
+    checksums: Any = None,
 ) -> PendingPartition:
     one = PendingPartition(
         TopicPartition(str(topic), _number(number, largest=_INT32)),
@@ -215,7 +236,11 @@ def _parse_partition(
         _number(epoch, -1, _INT32),
         _number(start),
         _number(new_start),
+        None if topic_id is None else parse_id(topic_id),
+        None if checksums is None else base64.b64decode(checksums, validate=True),
     )
+    if one.checksums is not None and len(one.checksums) % 4:
+        raise ValueError("its checksums are cut short")
     _number(one.base_offset + one.records)
     return one
 

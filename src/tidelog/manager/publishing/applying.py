@@ -46,7 +46,16 @@ from tidelog.storage.write_journal import (
 )
 from tidelog.types import Codec, TimestampType, TopicPartition
 
-__all__ = ["Find", "apply_write", "check_pending", "complete", "finish_pending", "settle", "take_back"]
+__all__ = [
+    "Find",
+    "apply_write",
+    "check_pending",
+    "checksums_in",
+    "complete",
+    "finish_pending",
+    "settle",
+    "take_back",
+]
 
 _logger = logging.getLogger(__name__)
 
@@ -70,6 +79,7 @@ def finish_pending(fs: FileSystem, root: Root, find: Find) -> None:
     if pending is None:
         return
     staging = staging_path(root.path, pending.staging)
+    pending = _of_these_topics(pending, find)
     runs = None if pending.goes_back else _runs(fs, pending, staging)
     is_done = False
     if runs is not None or (not pending.goes_back and _is_whole(pending, find)):
@@ -85,6 +95,20 @@ def finish_pending(fs: FileSystem, root: Root, find: Find) -> None:
         _logger.warning("%s: taking back a write that was cut short (%s)", root.path, staging)
         take_back(fs, root, pending, find)
     remove_staged(fs, staging, root.identity.directory_id)
+
+
+def _of_these_topics(pending: PendingWrite, find: Find) -> PendingWrite:
+    """A write without the partitions of topics that were deleted since and made again under their names."""
+    kept = []
+    for one in pending.partitions:
+        if one.topic_id in (None, find(one.topic_partition).topic_id):
+            kept.append(one)
+        else:
+            _logger.warning(
+                "a write to %s was cut short, but that topic was made anew since: it stays as it is",
+                one.topic_partition,
+            )
+    return replace(pending, partitions=tuple(kept))
 
 
 def check_pending(fs: FileSystem, root: Root) -> PendingWrite | None:
@@ -135,7 +159,21 @@ def _has_all(log: Log, one: PendingPartition) -> bool:
         return False
     there = headers_from(log, one.base_offset)
     ours = there[there[:, 3] < end]
+    if one.checksums is not None and not np.array_equal(ours[:, Column.CRC], _numbers(one.checksums)):
+        return False
     return int((ours[:, 3] - ours[:, 2] + 1).sum()) == one.records
+
+
+def checksums_in(log: Log, runs: Sequence[StagedRun]) -> bytes | None:
+    """The checksums that staged batches will have in a log, as a journal keeps them; None if it changes what
+    they cover.
+    """
+    planned = np.concatenate([np.empty((0, 16), dtype=np.int64), *(run.rows for run in runs)])
+    return None if _rewrites(log, planned) else planned[:, Column.CRC].astype(">u4").tobytes()
+
+
+def _numbers(checksums: bytes) -> npt.NDArray[np.int64]:
+    return np.frombuffer(checksums, ">u4").astype(np.int64)
 
 
 def apply_write(
@@ -313,6 +351,7 @@ def take_back(fs: FileSystem, root: Root, pending: PendingWrite, find: Find) -> 
     for one in pending.partitions:
         partition = find(one.topic_partition)
         with partition.gate:
+            _check_ours(root, partition, one)
             log = partition.log
             if log.log_end_offset > one.base_offset:
                 log.truncate_to(one.base_offset)
@@ -325,7 +364,10 @@ def _check_ours(root: Root, partition: Partition, one: PendingPartition) -> None
     if log.log_end_offset <= one.base_offset:
         return
     there = headers_from(log, one.base_offset)
-    if log.log_end_offset > one.base_offset + one.records or (there[:, 4] != one.leader_epoch).any():
+    is_ours = there[:, 4] == one.leader_epoch
+    if one.checksums is not None:
+        is_ours &= np.isin(there[:, Column.CRC], _numbers(one.checksums))
+    if log.log_end_offset > one.base_offset + one.records or not is_ours.all():
         raise LogError(
             f"{log.path} has records from offset {one.base_offset} on of a write that was cut short, and "
             f"others have written behind them; the staged data is gone, so that the write can neither be "

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from tidelog.config import LogConfig
 from tidelog.errors import InvalidInputError, LogError, TidelogError
 from tidelog.layout.roots import Root
-from tidelog.manager.publishing.applying import Find, apply_write, complete, take_back
+from tidelog.manager.publishing.applying import Find, apply_write, checksums_in, complete, take_back
 from tidelog.manager.publishing.checks import check_piece, check_topic
 from tidelog.manager.publishing.mark import (
     claim,
@@ -51,6 +51,8 @@ from tidelog.types import TopicPartition
 __all__ = ["Published", "Write", "publish", "sweep_staging"]
 
 _STALE_MS = 24 * 60 * 60 * 1000
+_MOST_CHECKSUMS = 1 << 22
+"""More would make the journal larger than it can be read."""
 
 Runs = Mapping[TopicPartition, Sequence[StagedRun]]
 
@@ -227,6 +229,7 @@ def _intent(store: Store, write: Write, topics: set[str], runs: Runs) -> Pending
     if write.overwrite:
         names |= {partition.topic_partition for topic in topics for partition in store.topic(topic)}
     partitions = []
+    tells = sum(len(run.rows) for listed in runs.values() for run in listed) <= _MOST_CHECKSUMS
     for name in sorted(names):
         partition = store.partition(name.topic, name.partition)
         log = partition.log
@@ -238,6 +241,8 @@ def _intent(store: Store, write: Write, topics: set[str], runs: Runs) -> Pending
                 partition.leader_epoch,
                 log.log_start_offset,
                 log.log_end_offset if write.overwrite else log.log_start_offset,
+                partition.topic_id,
+                checksums_in(log, runs.get(name, ())) if tells else None,
             )
         )
     staging = staging_name(store.roots[0].path, write.staging)
