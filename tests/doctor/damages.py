@@ -29,6 +29,7 @@ from tests.doctor.harming import (
     log,
     noise,
     other_cluster,
+    other_directory_id,
     overwrite,
     rename,
     repeat_batch,
@@ -374,6 +375,13 @@ DAMAGES = [
         lambda root: shutil.copytree(root / "__cluster_metadata-0", second(root) / "__cluster_metadata-0"),
         two_disks=True,
         starts=False,
+        fixed=False,
+    ),
+    Damage(
+        "directory-id-changed",
+        Kind.IDENTITY,
+        LOSS,
+        lambda root: other_directory_id(root),
         fixed=False,
     ),
     # ---- files of a root

@@ -166,3 +166,10 @@ def future_times(root: Path) -> None:
         position += size
     path.write_bytes(data)
     beside(path, ".timeindex").write_bytes(struct.pack(">qi", 4_000_000_000_000, last - int(path.stem)))
+
+
+def other_directory_id(root: Path) -> None:
+    """As if the line had been taken out, and a broker had given the disk a new one."""
+    path = root / "meta.properties"
+    lines = [line for line in path.read_text().splitlines() if not line.startswith("directory.id")]
+    path.write_text("\n".join([*lines, "directory.id=AAAAAAAAAAAAAAAAAAAD_w", ""]))

@@ -138,3 +138,19 @@ def test_a_root_in_a_root_is_not_moved(root: Path) -> None:
     assert (root / "inner" / "meta.properties").exists()
     assert (root / "disks" / "one" / "meta.properties").exists()
     assert not (root / "notes").exists()
+
+
+def test_a_lost_identity_gets_the_directory_id_of_the_metadata(root: Path) -> None:
+    """With another one nobody would lead the partitions of this disk."""
+    other = second(root)
+    other.mkdir()
+    shutil.move(root / "golden-none-0", other)
+    wanted = (root / "meta.properties").read_text()
+    (root / "meta.properties").rename(other / "meta.properties")
+    (root / "meta.properties").write_text(
+        "".join(line for line in wanted.splitlines(True) if not line.startswith("directory.id"))
+    )
+    (other / "meta.properties").unlink()
+    run("fix", root, other, "--apply")
+    (line,) = [line for line in wanted.splitlines() if line.startswith("directory.id")]
+    assert line.replace("\\", "") in (other / "meta.properties").read_text().replace("\\", "")

@@ -18,10 +18,11 @@ from dataclasses import dataclass, field
 from tidelog.doctor.disks import Broker, Disk, PartitionDirectory, look_at_broker
 from tidelog.doctor.findings import Finding, Kind, PartitionVerdict, RootVerdict, Severity
 from tidelog.doctor.forecast import Start
+from tidelog.doctor.identity import examine_identity
 from tidelog.doctor.partitions import Examined, examine_partition
 from tidelog.doctor.permissions import examine_permissions
 from tidelog.doctor.quarantine import RunState, find_runs
-from tidelog.doctor.roots import examine_checkpoints, examine_identity, examine_root, stray_reason
+from tidelog.doctor.roots import examine_checkpoints, examine_root, stray_reason
 from tidelog.errors import InvalidIndexError
 from tidelog.layout.roots import Checkpoint
 from tidelog.manager.brokerconfig import BrokerConfig

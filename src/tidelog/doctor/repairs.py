@@ -24,6 +24,7 @@ from tidelog.doctor.disks import Broker, Disk, PartitionDirectory, kafka_name, p
 from tidelog.doctor.examining import Examination, start_of
 from tidelog.doctor.findings import Finding, Kind, Severity
 from tidelog.doctor.forecast import Start
+from tidelog.doctor.identity import lost_id
 from tidelog.doctor.mending import Mended, mend_partition
 from tidelog.doctor.permissions import broker_user, forbidden
 from tidelog.doctor.plans import Act, Action, Plan, Step
@@ -159,12 +160,13 @@ def _identity(broker: Broker, disk: Disk, findings: Sequence[Finding]) -> Iterat
             "",
         )
         return
-    data = format_meta_properties(MetaProperties(1, known.cluster_id, known.node_id))
+    directory_id = lost_id(broker, disk)
+    data = format_meta_properties(MetaProperties(1, known.cluster_id, known.node_id, directory_id))
     yield Step(
         disk.path,
         "write meta.properties with the ids of the broker's other disks",
         disk.meta_fault or "it is missing",
-        "the disk's directory id: a broker gives it a new one",
+        "the disk's directory id: a broker gives it a new one" if directory_id is None else "",
         _PUT_BACK,
         [Action(Act.WRITE, file, len(data), data)],
     )

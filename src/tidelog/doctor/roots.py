@@ -1,8 +1,7 @@
-"""A broker's disks: identity, directories, checkpoints, journal, metadata. What stops a start is found here.
+"""A broker's disks: directories, checkpoints, journal, metadata. What stops a start is found here.
 
-Kafka's rules, by class: `MetaPropertiesEnsemble` and `KafkaRaftServer` (identity), `LogManager.loadLogs`
-(directories, checkpoints), `BrokerMetadataPublisher` (strays), `CheckpointFileWithFailureHandler` (a
-checkpoint that cannot be read takes its disk offline).
+Kafka's rules, by class: `LogManager.loadLogs` (directories, checkpoints), `BrokerMetadataPublisher` (strays),
+`CheckpointFileWithFailureHandler` (a checkpoint that cannot be read takes its disk offline).
 """
 
 from __future__ import annotations
@@ -20,89 +19,22 @@ from tidelog.doctor.disks import (
     refuses_checkpoint,
 )
 from tidelog.doctor.findings import Finding, Kind, Severity
+from tidelog.doctor.identity import NO_START, OFFLINE
 from tidelog.errors import CorruptRecordError, InvalidIndexError, TornBatchError
 from tidelog.layout.roots import Checkpoint
 from tidelog.manager.metadata.files import BOOTSTRAP_FILE, METADATA_DIRECTORY, read_bootstrap
 from tidelog.storage import FileSystem, read_file
 from tidelog.storage.local import LINK_REFUSED
-from tidelog.storage.metadata import MetaProperties, format_id
+from tidelog.storage.metadata import format_id
 from tidelog.storage.names import (
     CLUSTER_METADATA_TOPIC,
-    META_PROPERTIES_FILE,
     PARTITION_METADATA_FILE,
     DirectoryState,
 )
 from tidelog.storage.write_journal import JOURNAL_FILE, read_journal
 from tidelog.types import TopicPartition
 
-__all__ = ["blocks_start", "examine_checkpoints", "examine_identity", "examine_root", "stray_reason"]
-
-NO_START = "it does not start"
-OFFLINE = "it takes the whole disk offline; with one disk, it stops"
-
-
-def examine_identity(broker: Broker) -> Iterator[tuple[Disk, Finding]]:
-    """Whether the disks are of one broker, as `meta.properties` has it."""
-    seen: dict[object, Disk] = {}
-    first = next((disk for disk in broker.disks if disk.meta is not None), None)
-    for disk in broker.disks:
-        if disk.meta is None or disk.meta_fault is not None:
-            yield disk, _without_identity(disk, alone=disk is broker.home or first is None)
-            continue
-        known = disk.meta if first is None or first.meta is None else first.meta
-        for cause, advice in _contradictions(disk.meta, known, broker.node_id):
-            yield disk, _identity_finding(disk, cause, advice)
-        if disk.meta.directory_id is not None:
-            other = seen.setdefault(disk.meta.directory_id, disk)
-            if other is not disk:
-                cause = f"its directory.id is that of {other.path}, too: one was copied from the other"
-                advice = "take the line directory.id out of the copy's file, or the copy out of log.dirs"
-                yield disk, _identity_finding(disk, cause, advice)
-
-
-def _identity_finding(disk: Disk, cause: str, advice: str, kafka: str = NO_START) -> Finding:
-    file = f"{disk.path}/{META_PROPERTIES_FILE}"
-    return Finding(Severity.FATAL, Kind.IDENTITY, file, cause, kafka, advice)
-
-
-def _without_identity(disk: Disk, *, alone: bool) -> Finding:
-    """A disk whose file cannot be read, or that has none."""
-    if disk.meta_fault is not None:
-        return _identity_finding(
-            disk,
-            f"it cannot be read: {disk.meta_fault}",
-            "tidelog fix writes it anew if another disk of the broker tells the ids; else restore it",
-            NO_START if alone else OFFLINE,
-        )
-    return _identity_finding(
-        disk,
-        "it is missing: the directory is not formatted",
-        "tidelog fix writes it if another disk of the broker tells the ids; else restore it, or "
-        "kafka-storage.sh format",
-    )
-
-
-def _contradictions(
-    meta: MetaProperties, known: MetaProperties, node_id: int | None
-) -> Iterator[tuple[str, str]]:
-    """What a file says that is not so of its broker, and what to do."""
-    if meta.node_id is None or meta.cluster_id is None:
-        yield "it names no node or no cluster", "restore it from a copy"
-    if meta.cluster_id != known.cluster_id:
-        yield (
-            f"it is of cluster {meta.cluster_id}, but another disk is of {known.cluster_id}",
-            "name only the disks of one broker",
-        )
-    if node_id is not None and meta.node_id not in (None, node_id):
-        yield (
-            f"it is of node {meta.node_id}, but the broker is node {node_id}",
-            "name only the disks of one broker, and its own server.properties",
-        )
-    if meta.directory_id is not None and meta.directory_id.int < 100:
-        yield (
-            f"directory.id {format_id(meta.directory_id)} is reserved",
-            "take the line directory.id out: a broker writes a new one",
-        )
+__all__ = ["blocks_start", "examine_checkpoints", "examine_root", "stray_reason"]
 
 
 def examine_root(fs: FileSystem, broker: Broker, disk: Disk) -> Iterator[Finding]:

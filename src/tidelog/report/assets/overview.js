@@ -243,7 +243,7 @@ function retentionSection(id, parts) {
 }
 
 function groupsSection() {
-  const lags = [...grouped(model.groups, 'group')].map(([name, list]) => ({ name, value: total(list, 'lag'), list })).sort((one, other) => other.value - one.value);
+  const lags = [...grouped(model.groups, 'group')].map(([name, list]) => ({ name, value: Math.max(total(list, 'lag'), 0), list })).sort((one, other) => other.value - one.value);
   const items = lags.slice(0, 20).map((one) => ({ ...one, tip: [['lag', count(one.value)], ['state', one.list[0].state], ['partitions', count(one.list.filter((row) => row.topic != null).length)]] }));
   const columns = [text('group', 'group'), text('kind', 'kind'), text('state', 'state'), ['topic', (row) => row.topic, (row) => (row.topic == null ? '' : link('#/topic/' + encodeURIComponent(row.topic), row.topic)), ''],
     text('partition', 'partition', 'number'), number('committed', 'committed_offset'), number('log end', 'log_end_offset'), number('lag', 'lag'), text('member', 'member_id', 'text'), text('client', 'client_id'), moment('committed at', 'committed_ms')];
