@@ -94,3 +94,20 @@ def test_a_file_that_vanished_is_reported_and_nothing_else_is_lost(tmp_path: Pat
         assert kept == [
             one.value for one in some(40) if not bases[1] <= int((one.value or b"")[1:]) < bases[2]
         ]
+
+
+def test_a_disk_with_the_directory_id_of_another_is_refused(tmp_path: Path) -> None:
+    """Somebody has formatted it by copying `meta.properties`; by that id partitions are looked for."""
+    roots = [tmp_path / "a", tmp_path / "b"]
+    with tidelog.open(roots[0]) as store:
+        store.create_topic("t")
+        store.partition("t").append(some(3))
+    roots[1].mkdir()
+    copy = roots[1] / "meta.properties"
+    copy.write_text((roots[0] / "meta.properties").read_text())
+    with pytest.raises(InvalidInputError, match=r"b/meta.properties has the directory.id of .*/a: "):
+        tidelog.open(roots)
+    assert sorted(one.name for one in roots[1].iterdir() if one.name != ".lock") == ["meta.properties"]
+    copy.write_text("".join(line for line in copy.open() if not line.startswith("directory.id")))
+    with tidelog.open(roots) as store:
+        assert len(values(store, "t")) == 3

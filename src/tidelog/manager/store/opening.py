@@ -25,7 +25,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from tidelog.config import LogConfig
-from tidelog.errors import InvalidIndexError, InvalidInputError, LogError, TidelogError, TopicExistsError
+from tidelog.errors import InvalidInputError, LogError, TidelogError, TopicExistsError
 from tidelog.layout.config import known_config
 from tidelog.layout.roots import (
     Checkpoint,
@@ -33,7 +33,6 @@ from tidelog.layout.roots import (
     Skipped,
     check_clean,
     check_no_partition,
-    hold_root,
     unclean,
 )
 from tidelog.log import Log
@@ -43,6 +42,7 @@ from tidelog.manager.publishing.applying import check_pending, finish_pending
 from tidelog.manager.store.checkpointed import Checkpointed
 from tidelog.manager.store.environment import Environment
 from tidelog.manager.store.events import LogFailed, RootWentOffline, Teller
+from tidelog.manager.store.holding import hold_roots
 from tidelog.manager.store.loading import Loaded, LoadJob, load_logs
 from tidelog.manager.store.partition import Partition, close_all
 from tidelog.manager.store.placement import place
@@ -60,9 +60,7 @@ from tidelog.manager.store.topics import Topic
 from tidelog.manager.upkeep.kept_aside import KeepingFileSystem
 from tidelog.manager.upkeep.recovery import recover_logs
 from tidelog.storage.metadata import random_id
-from tidelog.storage.names import (
-    DirectoryState,
-)
+from tidelog.storage.names import DirectoryState
 from tidelog.storage.write_journal import JOURNAL_FILE, read_journal
 from tidelog.types import TopicPartition
 
@@ -134,7 +132,7 @@ def open_roots(paths: Sequence[str], env: Environment, wishes: Wishes) -> Opened
         raise InvalidInputError("a store needs at least one root directory")
     for path in paths:
         check_no_partition(env.fs, path)
-    roots, offline = _hold_roots(paths, env, wishes.create)
+    roots, offline = hold_roots(paths, env, wishes.create)
     opening = None
     try:
         opening = _Opening(roots, offline, env, wishes)
@@ -145,31 +143,6 @@ def open_roots(paths: Sequence[str], env: Environment, wishes: Wishes) -> Opened
         for root in roots:
             root.release()
         raise
-
-
-def _hold_roots(
-    paths: Sequence[str], env: Environment, create: bool
-) -> tuple[list[Root], dict[str, BaseException]]:
-    roots: list[Root] = []
-    offline: dict[str, BaseException] = {}
-    node_id, cluster_id = env.config.node_id, None
-    try:
-        for path in paths:
-            try:
-                root = hold_root(path, env.fs, create=create, node_id=node_id, cluster_id=cluster_id)
-            except (OSError, InvalidIndexError) as error:
-                if not roots:  # the first one has the metadata, or would have it
-                    raise
-                offline[path] = error
-                env.tell(RootWentOffline(path, str(error)))
-                continue
-            roots.append(root)
-            node_id, cluster_id = root.identity.node_id, root.identity.cluster_id
-    except BaseException:
-        for root in roots:
-            root.release()
-        raise
-    return roots, offline
 
 
 class _Opening:
