@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import uuid
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,11 @@ from tidelog.errors import (
     InvalidInputError,
     LogOfflineError,
 )
+from tidelog.manager.metadata.files import read_bootstrap, write_bootstrap
+from tidelog.protocol.metadata_records import PartitionRecord
 from tidelog.storage import LOCAL
 from tidelog.testing.faults import FaultyFileSystem, fail_on, read_only
+from tidelog.types import TopicPartition
 
 
 def test_a_disk_that_fails_takes_its_root_offline_and_no_other(tmp_path: Path) -> None:
@@ -111,3 +116,28 @@ def test_a_disk_with_the_directory_id_of_another_is_refused(tmp_path: Path) -> N
     copy.write_text("".join(line for line in copy.open() if not line.startswith("directory.id")))
     with tidelog.open(roots) as store:
         assert len(values(store, "t")) == 3
+
+
+def test_no_log_is_begun_for_a_partition_that_may_be_on_a_disk_that_fails(tmp_path: Path) -> None:
+    """The metadata names no directory, as before Kafka 3.7."""
+    roots = [tmp_path / "a", tmp_path / "b"]
+    with tidelog.open(roots) as store:
+        store.create_topic("t", 2)
+        for partition in store.partitions:
+            partition.append(some(3))
+    nowhere = (uuid.UUID(int=0),)
+    records = [
+        replace(one, directories=nowhere) if isinstance(one, PartitionRecord) else one
+        for one in read_bootstrap(LOCAL, roots[0])
+    ]
+    write_bootstrap(LOCAL, roots[0], records, timestamp_ms=0)
+    properties = roots[1] / "meta.properties"
+    good = properties.read_text()
+    properties.write_text("version=9")
+    with tidelog.open(roots) as store:
+        assert f"it may be in {roots[1]}" in store.offline_partitions[TopicPartition("t", 1)]
+        assert len(values(store, "t", 0)) == 3
+    assert not (roots[0] / "t-1").exists()
+    properties.write_text(good)
+    with tidelog.open(roots) as store:
+        assert [len(values(store, "t", number)) for number in range(2)] == [3, 3]

@@ -416,6 +416,14 @@ class _Opening:
         if root is None and directory_id is not None:
             partition.go_offline(LogError("the root that has it is not open"))
             return
+        if root is None and self._opened.offline_roots:
+            # It may be there. LogManager: "Can not create log because log directories are offline".
+            offline = ", ".join(self._opened.offline_roots)
+            why = f"it is in none of the open roots, so it may be in {offline}, which cannot be opened"
+            partition.go_offline(
+                LogError(f"{why}: repair that disk, or open without it if it is gone for good")
+            )
+            return
         if root is None:
             counts = {root: len(root.facts.directories) for root in self._opened.roots}
             root = place([0], self._opened.roots, counts)[0]
