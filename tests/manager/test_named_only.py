@@ -17,7 +17,7 @@ from tidelog.layout.roots import Checkpoint
 from tidelog.manager.metadata.files import encode_records_batch
 from tidelog.protocol.metadata_records import FeatureLevelRecord, PartitionRecord, TopicRecord
 from tidelog.storage import LOCAL, read_offset_checkpoint, write_offset_checkpoint
-from tidelog.storage.metadata import read_meta_properties
+from tidelog.storage.metadata import format_id, random_id, read_meta_properties
 from tidelog.types import TopicPartition
 
 CLEAN = ".kafka_cleanshutdown"
@@ -226,6 +226,19 @@ def test_a_second_disk_is_opened_and_reported(second_disk: Path) -> None:
     assert sums(second_disk, "re", "log-start", "cleaner") == before
     with tidelog.open(second_disk, adopt=True, background=False) as store:
         assert len(values(store, "mine")) == 30
+
+
+def test_adopting_one_topic_sets_no_other_aside(root: Path) -> None:
+    identity = root / "other-0" / "partition.metadata"
+    identity.write_text(f"version: 0\ntopic_id: {format_id(random_id())}")  # from the topic's former life
+    before = sums(root / "other-0")
+    lines = root.parent / "lines"
+    lines.write_text("line\n")
+    assert command("append", str(root), "--topic", "mine", "--adopt", str(lines)).exit_code == 0
+    assert sums(root / "other-0") == before
+    with tidelog.open(root, adopt=True, background=False) as store:
+        assert len(values(store, "mine")) == 31
+    assert len(list(root.glob("other-0.*-stray"))) == 1
 
 
 def test_strays_get_their_names_back(root: Path) -> None:

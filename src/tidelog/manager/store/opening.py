@@ -322,7 +322,7 @@ class _Opening:
             match one.fate:
                 case Fate.DELETE:
                     self._opened.deleted.append(path)
-                case Fate.STRAY if self._wishes.adopt:
+                case Fate.STRAY if self._wishes.adopt and wanted:
                     set_aside(self._fs, root, one, self._env.tell)
                 case Fate.STRAY:
                     self._opened.unknown.append((root, one))
