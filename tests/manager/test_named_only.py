@@ -228,6 +228,20 @@ def test_a_second_disk_is_opened_and_reported(second_disk: Path) -> None:
         assert len(values(store, "mine")) == 30
 
 
+@pytest.mark.parametrize("recover", [False, True])
+def test_no_metadata_is_begun_on_a_second_disk(tmp_path: Path, recover: bool) -> None:
+    roots = [tmp_path / "a", tmp_path / "b"]
+    with tidelog.open(roots, background=False) as store:
+        store.create_topic("t", 2)
+        for partition in store.partitions:
+            partition.append(some(1))
+    with tidelog.open(roots[1], recover=recover, background=False) as store:
+        assert not store.topics
+    assert not (roots[1] / "bootstrap.checkpoint").exists()
+    with tidelog.open(roots, background=False) as store:
+        assert [len(values(store, "t", number)) for number in range(2)] == [1, 1]
+
+
 def test_adopting_one_topic_sets_no_other_aside(root: Path) -> None:
     identity = root / "other-0" / "partition.metadata"
     identity.write_text(f"version: 0\ntopic_id: {format_id(random_id())}")  # from the topic's former life

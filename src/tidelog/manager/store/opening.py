@@ -191,7 +191,8 @@ class _Opening:
         self._make_missing()
         self._note_unknown()
         self._finish_writes()
-        if may_adopt or wishes.recover or self._was_new:
+        # Where the metadata is on another disk, none is begun here: there would be two of it.
+        if may_adopt or (opened.elsewhere is None and (wishes.recover or self._was_new)):
             self._register()
         return opened
 
