@@ -273,6 +273,18 @@ def test_a_partition_in_two_roots_waits_for_somebody_to_decide(tmp_path: Path) -
     assert len(list(roots[1].glob("t-0.*-stray"))) == 1
 
 
+def test_what_is_refused_keeps_the_clean_shutdown_file_of_an_older_broker(tmp_path: Path) -> None:
+    roots = [tmp_path / "a", tmp_path / "b"]
+    for root in roots:
+        root.mkdir()
+        with tidelog.Log.open(root / "t-0") as log:
+            log.append_as_leader(some(2))
+        (root / ".kafka_cleanshutdown").write_bytes(b"")
+    with pytest.raises(LogError, match="move all but one away"):
+        tidelog.open(roots)
+    assert [(root / ".kafka_cleanshutdown").read_bytes() for root in roots] == [b"", b""]
+
+
 def test_a_bad_log_does_not_stop_the_others(tmp_path: Path) -> None:
     with tidelog.open(tmp_path) as store:
         store.create_topic("t", 3)

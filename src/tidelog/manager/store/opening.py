@@ -60,7 +60,7 @@ from tidelog.manager.store.topics import Topic
 from tidelog.manager.upkeep.kept_aside import KeepingFileSystem
 from tidelog.manager.upkeep.recovery import recover_logs
 from tidelog.storage.metadata import random_id
-from tidelog.storage.names import DirectoryState
+from tidelog.storage.names import CLEAN_SHUTDOWN_FILE, DirectoryState
 from tidelog.storage.write_journal import JOURNAL_FILE, read_journal
 from tidelog.types import TopicPartition
 
@@ -230,12 +230,13 @@ class _Opening:
     def leave_in_order(self) -> None:
         """Close what was opened, because opening has failed: roots that were in order are so again.
 
-        One whose logs cannot be closed, or whose disk fails, has to be recovered.
+        One whose logs cannot be closed, or whose disk fails, has to be recovered. One that was not claimed
+        yet keeps the file that it has.
         """
         partitions = [one for topic in self._opened.topics.values() for one in topic]
         for root in close_all(partitions, self._opened.roots, 1):
-            if root.facts.clean:
-                with suppress(OSError):
+            with suppress(OSError):
+                if root.facts.clean and not self._fs.exists(root.file(CLEAN_SHUTDOWN_FILE)):
                     root.write_clean_shutdown()
 
     def _recover(self) -> None:
