@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import tidelog
 from tests.golden import GOLDEN
 from tidelog.errors import CorruptRecordError, InvalidInputError, LogError
 from tidelog.manager.metadata.files import (
@@ -187,6 +188,29 @@ def test_an_image_adds_up() -> None:
     assert image.topics["a"].partitions == {0: PartitionImage((2,), -1, 4, 6, ())}
     assert image.topic_config("a") == {"k2": "v2"}
     assert MetadataImage.of([*topic, RemoveTopicRecord(A), TopicRecord("a", B)]).topic_config("a") == {}
+
+
+def test_names_that_are_none_become_no_directories(tmp_path: Path) -> None:
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    outside.mkdir()
+    with tidelog.open(root, background=False) as store:
+        good = store.create_topic("good").topic_id
+    evil = uuid.UUID(int=777)
+    records = [
+        *read_bootstrap(LOCAL, root),
+        TopicRecord("../outside/evil", evil),
+        partition(0, evil),
+        partition(-1, good),
+    ]
+    write_bootstrap(LOCAL, root, records, timestamp_ms=0)
+    with tidelog.open(root, background=False) as store:
+        assert list(store.topics) == ["good"]
+        assert list(store.topic("good").partitions) == [0]
+        reasons = [one.reason for one in store.skipped if one.path == "the metadata"]
+    assert len(reasons) == 2
+    assert "'../outside/evil' holds characters" in reasons[0]
+    assert reasons[1].startswith("partition -1 ")
+    assert not list(outside.iterdir())
 
 
 def test_a_transaction_counts_at_its_end() -> None:

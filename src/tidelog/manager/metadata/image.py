@@ -3,6 +3,8 @@
 Records between the beginning and the end of a transaction count at its end, all at once; after an abort, or
 where the log stops before the end, not at all. A partition change with a leader raises the leader epoch by
 one, every change the partition epoch, as brokers count.
+
+Names become directories: a topic whose name is not legal, and a partition below 0, are passed over.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ from tidelog.protocol.metadata_records import (
     ResourceType,
     TopicRecord,
 )
+from tidelog.storage.metadata import format_id
+from tidelog.storage.names import topic_fault
 from tidelog.types import TopicPartition
 
 __all__ = ["MetadataImage", "PartitionImage", "TopicImage"]
@@ -65,6 +69,8 @@ class MetadataImage:
     topics: dict[str, TopicImage] = field(default_factory=dict)
     features: dict[str, int] = field(default_factory=dict)
     next_producer_id: int = 0
+    passed_over: list[str] = field(default_factory=list)
+    """Records that no broker writes, and what is wrong with them."""
     _topic_configs: dict[str, dict[str, str]] = field(default_factory=dict)
     _by_id: dict[uuid.UUID, TopicImage] = field(default_factory=dict)
     _transaction: list[MetadataRecord] | None = None
@@ -118,6 +124,8 @@ class MetadataImage:
 
     def _apply(self, record: MetadataRecord) -> None:
         match record:
+            case TopicRecord(name) if (fault := topic_fault(name)) is not None:
+                self.passed_over.append(f"topic {name!r}: {fault}")
             case TopicRecord(name, topic_id):
                 self.topics[name] = self._by_id[topic_id] = TopicImage(name, topic_id)
             case RemoveTopicRecord(topic_id):
@@ -125,6 +133,10 @@ class MetadataImage:
                 if topic is not None:
                     self.topics.pop(topic.name, None)
                     self._topic_configs.pop(topic.name, None)
+            case PartitionRecord(number, topic_id) if number < 0:
+                self.passed_over.append(
+                    f"partition {number} of topic {format_id(topic_id)}: no number of one"
+                )
             case PartitionRecord():
                 topic = self._by_id.get(record.topic_id)
                 if topic is not None:

@@ -185,6 +185,7 @@ class _Opening:
             self._recover()
         for root in opened.roots:
             opened.skipped += root.facts.skipped
+        opened.skipped += [Skipped("the metadata", what) for what in opened.registry.image.passed_over]
         self._make_topics(judged)
         jobs = self._settle(judged)
         self._load(jobs)
