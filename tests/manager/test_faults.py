@@ -10,7 +10,7 @@ import pytest
 
 import tidelog
 from tests.manager.stores import SMALL, fill, some, values
-from tidelog.errors import TidelogError
+from tidelog.errors import LogOfflineError, TidelogError
 from tidelog.storage import LOCAL
 from tidelog.testing.faults import Call, Fault, FaultyFileSystem, fail_on
 
@@ -83,3 +83,27 @@ def test_a_root_that_could_not_be_opened_is_in_order_still(tmp_path: Path) -> No
     assert {path.name: path.read_bytes() for path in (root / "t-0").iterdir()} == files
     with tidelog.open(root) as store:
         assert values(store, "t", 0) == EXPECTED
+
+
+@pytest.mark.parametrize("times", [1, None])
+def test_metadata_whose_sync_failed_says_what_it_said_before(tmp_path: Path, times: int | None) -> None:
+    """A topic whose deletion failed stays, with what is appended to it; none is there that was not made."""
+    fs = FaultyFileSystem(LOCAL, lambda call: None)
+    with tidelog.open(tmp_path, fs=fs, background=False) as store:
+        store.create_topic("t", 1)
+        fs.rule = fail_on("sync_directory", tmp_path.name, errno.EIO, times=times)
+        with pytest.raises(OSError, match="Input/output error"):
+            store.delete_topic("t")
+        fs.rule = lambda call: None
+        if times is None:  # nobody knows what is registered: nothing more is taken
+            with pytest.raises(LogOfflineError):
+                store.partition("t").append(some(1))
+            return
+        store.partition("t").append(some(3), sync=True)
+        fs.rule = fail_on("sync_directory", tmp_path.name, errno.EIO, times=1)
+        with pytest.raises(OSError, match="Input/output error"):
+            store.create_topic("ghost", 2)
+        fs.rule = lambda call: None
+    with tidelog.open(tmp_path, background=False) as store:
+        assert list(store.topics) == ["t"]
+        assert len(values(store, "t")) == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import uuid
 from pathlib import Path
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 import tidelog
 from tests.golden import GOLDEN
-from tidelog.errors import CorruptRecordError, InvalidInputError, LogError
+from tidelog.errors import CorruptRecordError, InvalidInputError, LogError, LogOfflineError
 from tidelog.manager.metadata.files import (
     BOOTSTRAP_FILE,
     METADATA_DIRECTORY,
@@ -25,6 +26,7 @@ from tidelog.manager.metadata.files import (
     write_bootstrap,
 )
 from tidelog.manager.metadata.image import MetadataImage, PartitionImage
+from tidelog.manager.metadata.registry import Registry
 from tidelog.protocol.control_records import SnapshotFooter, SnapshotHeader
 from tidelog.protocol.metadata_records import (
     AbortTransactionRecord,
@@ -46,7 +48,7 @@ from tidelog.protocol.metadata_records import (
 from tidelog.records import decode_records, encode_kraft_control, scan_batches
 from tidelog.storage import LOCAL
 from tidelog.storage.metadata import format_id
-from tidelog.testing.faults import Call, FaultyFileSystem
+from tidelog.testing.faults import Call, FaultyFileSystem, fail_on
 
 if TYPE_CHECKING:
     from tests.oracle import Oracle
@@ -381,3 +383,15 @@ def test_a_broker_that_removes_old_files_meanwhile_hides_no_topic(tmp_path: Path
     fs = FaultyFileSystem(LOCAL, move_on)
     image = read_cluster_metadata(fs, str(tmp_path)).image
     assert sorted(image.topics) in ([f"t{n}" for n in range(1, end)] for end in (4, 6))
+
+
+@pytest.mark.parametrize("operation", ["sync", "pwrite"])
+def test_a_change_whose_sync_failed_is_not_in_the_log(tmp_path: Path, operation: str) -> None:
+    shutil.copytree(CLEAN / METADATA_DIRECTORY, tmp_path / METADATA_DIRECTORY)
+    fs = FaultyFileSystem(LOCAL, fail_on(operation, LOG.name, errno.EIO, times=1))
+    registry = Registry(fs, str(tmp_path), 1, lambda: 0)
+    with pytest.raises((OSError, LogOfflineError)):
+        registry.register(largest_producer_id=10**7)
+    assert read_cluster_metadata(LOCAL, tmp_path).end_offset == 405
+    assert registry.register(largest_producer_id=10**7)
+    assert read_cluster_metadata(LOCAL, tmp_path).image.next_producer_id == 10**7 + 1

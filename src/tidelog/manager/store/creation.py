@@ -71,6 +71,12 @@ class Creation:
         self._roots = roots
         self._partitions = partitions
         self._fail = fail
+        registry.on_torn = self._fail_all
+
+    def _fail_all(self, why: BaseException) -> None:
+        """Use no root any more: what is acknowledged may be of a topic that is registered no more."""
+        for root in list(self._roots()):
+            self._fail(root, why)
 
     def add(
         self, wanted: Sequence[tuple[Topic, Sequence[int]]], config: LogConfig, *, is_new: bool
