@@ -29,7 +29,7 @@ from tidelog.rewriting.rewrite import (
     threads,
 )
 from tidelog.scanning.filters import RecordFilter
-from tidelog.storage import LOCAL
+from tidelog.storage import LOCAL, atomic_write
 from tidelog.storage.directory import is_partition
 from tidelog.types import Codec
 
@@ -189,14 +189,17 @@ def _evidence(manifest: Path | None) -> Iterator[Callable[[Mapping[str, object]]
     if target.is_dir():
         raise UsageError(f"{manifest} is a directory: --manifest names a file")
     if target.exists() and not target.is_file():  # a pipe, a terminal
-        yield lambda evidence: _write(target, evidence)
+
+        def print_to(evidence: Mapping[str, object]) -> None:
+            target.write_text(_as_text(evidence))
+
+        yield print_to
         return
     part = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
     part.touch(exist_ok=False)
 
     def keep(evidence: Mapping[str, object]) -> None:
-        _write(part, evidence)
-        part.replace(target)
+        atomic_write(LOCAL, target, _as_text(evidence).encode(), temporary=str(part))
 
     try:
         yield keep
@@ -204,12 +207,8 @@ def _evidence(manifest: Path | None) -> Iterator[Callable[[Mapping[str, object]]
         part.unlink(missing_ok=True)
 
 
-def _write(path: Path, evidence: Mapping[str, object]) -> None:
-    with path.open("w") as file:
-        file.write(json.dumps(evidence, indent=1) + "\n")
-        file.flush()
-        if path.is_file():
-            os.fsync(file.fileno())
+def _as_text(evidence: Mapping[str, object]) -> str:
+    return json.dumps(evidence, indent=1) + "\n"
 
 
 @contextmanager

@@ -11,11 +11,11 @@ The metadata log of the sources is not merged: the new root is one node's. The s
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from tidelog.errors import InvalidInputError
 from tidelog.layout.roots import Checkpoint, Root, hold_root, look_at
@@ -181,7 +181,7 @@ def staged_root(fs: FileSystem, target: str) -> Iterator[str]:
     """
     if fs.exists(target) and (not fs.stat(target).is_directory or fs.list(target)):
         raise InvalidInputError(f"{target} exists already: name a new or empty directory")
-    if os.path.ismount(target):
+    if Path(target).is_mount():
         raise InvalidInputError(
             f"{target} is a mount point, which no rename replaces: name a directory in it"
         )
