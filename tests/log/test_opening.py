@@ -182,14 +182,24 @@ def test_stray_snapshots_go(path: Path) -> None:
     assert contents(path) == before
 
 
-def test_a_log_that_ends_below_its_start_is_emptied(path: Path) -> None:
-    with open_log(path, log_start_offset=500) as log:
+@pytest.mark.parametrize("how", [{"clean": False}, {"as_kafka": True}])
+def test_a_log_that_ends_below_its_start_is_emptied_by_recovery_and_by_kafka(
+    path: Path, how: dict[str, bool]
+) -> None:
+    with open_log(path, log_start_offset=500, **how) as log:
         assert (log.log_start_offset, log.log_end_offset, log.segments.base_offsets) == (500, 500, (500,))
         assert not log.epoch_entries
         assert not log.active_producers
         log.append_as_leader([record(0)])
     assert _bases(path) == [500]
     assert [file.name for file in path.glob("*.snapshot")] == [_name(501, FileKind.SNAPSHOT)]
+
+
+def test_a_log_that_was_closed_in_order_below_its_start_is_refused_and_left_as_it_is(path: Path) -> None:
+    before = data_files(path)
+    with pytest.raises(InvalidInputError, match=r"ends at offset 240, .* starts at 500.*`tidelog recover"):
+        open_log(path, log_start_offset=500)
+    assert data_files(path) == before
 
 
 def test_damage_that_recovery_may_not_cut_is_reported(path: Path) -> None:

@@ -8,7 +8,8 @@
    rebuilt, and the first bad batch ends the log: the segment is cut there and the later ones are removed.
    Below the recovery point nothing is cut: damage there is reported, its segment left as it is. A segment
    whose offsets reach too far from its base offset is split (`splitting`), and its parts are recovered.
-4. A log that ends below its log start (its files were removed) is emptied. There is always a segment.
+4. A log that ends below its log start (its files were removed) is emptied by recovery. After a clean close
+   nothing explains that, and it is an error; Kafka empties it then, too. There is always a segment.
 5. Leader epochs that start at the log end or after it are dropped, and those that ended before the log start.
 6. Snapshots of segments that are not there go, and the producers' state is rebuilt (`producers.loading`).
 
@@ -26,6 +27,7 @@ from tidelog.errors import (
     CorruptRecordError,
     IndexOffsetOverflowError,
     InvalidIndexError,
+    InvalidInputError,
     OffsetsOutOfOrderError,
 )
 from tidelog.index import TransactionIndex
@@ -343,6 +345,8 @@ class _Loader:
         end = self._log_end()
         if end >= self._log_start:
             return end
+        if self._clean and not self._as_kafka and any(one.size for one in self._segments):
+            raise self._below_its_start(end)
         _logger.warning(
             "%s: the log ends at %d, below its start at %d: removing its segments",
             self._directory.path,
@@ -352,6 +356,16 @@ class _Loader:
         self._remove_segments(0)
         self._parts.epochs.clear()
         return None
+
+    def _below_its_start(self, end: int) -> InvalidInputError:
+        """A log that was closed in order ends where it says: the start is not this log's."""
+        path = self._directory.path
+        return InvalidInputError(
+            f"{path} ends at offset {end}, but the checkpoint of its root says that it starts at "
+            f"{self._log_start}: it is an older copy, or the checkpoint is not this log's. To keep its "
+            "records, write 0 for it into log-start-offset-checkpoint while nothing has the root open; to "
+            f"give them up, run `tidelog recover {path}`, which keeps them beside the log"
+        )
 
     def _log_end(self) -> int:
         last = self._segments[-1]
