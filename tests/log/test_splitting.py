@@ -15,8 +15,10 @@ from tests.oracle import Oracle
 from tests.segment.crafting import batch, random_batches
 from tidelog.errors import InvalidInputError, TidelogError
 from tidelog.log import Log
+from tidelog.manager.upkeep.kept_aside import KeepingFileSystem
 from tidelog.records import StoredRecord, decode_records, scan_batches
 from tidelog.segment import ActiveSegment
+from tidelog.storage import LOCAL
 from tidelog.storage.names import FileKind, Transient, format_segment_file
 from tidelog.testing.crash import CrashFileSystem
 from tidelog.testing.journal import Operation, Rename
@@ -218,6 +220,21 @@ def test_a_torn_end_is_cut_off_the_last_part(path: Path) -> None:
     with open_log(path, clean=False) as log:
         assert all_records(log) == list(decode_records(data))
     assert bases(path) == [0, FAR + 3]
+
+
+def test_what_lies_behind_damage_in_a_segment_that_is_split_is_kept_aside(path: Path) -> None:
+    data = spread(12, 0, FAR + 3)
+    damaged = bytearray(batch(FAR + 500, [1, 2]))
+    damaged[8] ^= 0x7F  # its length: nothing behind it can be framed
+    behind = bytes(damaged) + batch(FAR + 600, [1, 2])
+    fill(path, {0: data})
+    (path / log_name(0)).write_bytes(data + behind)
+    keeping = KeepingFileSystem(LOCAL)
+    with open_log(path, clean=False, fs=keeping) as log:
+        assert all_records(log) == list(decode_records(data))
+    assert [(Path(name).name, Path(name).read_bytes()) for name, _ in keeping.kept] == [
+        (f"{log_name(0)}.from-{len(data)}", behind)
+    ]
 
 
 # Power cuts

@@ -288,6 +288,7 @@ class _Loader:
             raise CorruptRecordError(f"{why}: Kafka fails, as the last offset is in range", source=old.path)
         _logger.warning("%s: splitting segment %d: %s", directory.path, old.base_offset, why)
         split = split_segment(old, self._parts.config, self._parts.now_ms)
+        cut = self._truncate(old.base_offset, split.size) if split.fault is not None else 0
         exchange_files(directory, split.segments, lambda: old.rename_to(Transient.DELETED))
         old.delete()
         if old.base_offset not in {part.base_offset for part in split.segments}:
@@ -295,7 +296,6 @@ class _Loader:
             self._snapshots.discard(old.base_offset)
         self._segments[index : index + 1] = split.segments
         if split.fault is not None:
-            cut = old.size - split.size
             _logger.warning("%s: %d bytes cut off it: %s", directory.path, cut, split.fault)
             self._remove_segments(index + len(split.segments))
         self._segments.sort(key=lambda one: one.base_offset)
@@ -425,17 +425,21 @@ class _Loader:
         segment = self._segments[index]
         if error.position is None or error.source != segment.path:
             raise error
-        with self._directory.lock:
-            file = self._directory.open(format_segment_file(segment.base_offset, FileKind.LOG), writable=True)
-        try:
-            cut = file.size() - error.position
-            file.truncate(error.position)
-        finally:
-            file.close()
+        cut = self._truncate(segment.base_offset, error.position)
         self._segments[index] = SealedSegment.open(
             self._directory, segment.base_offset, created_ms=self._parts.now_ms()
         )
         return cut + self._recover_segment(index)
+
+    def _truncate(self, base_offset: int, size: int) -> int:
+        """Cut a log file, rather than leave out its end: who keeps what is cut learns of it; the bytes."""
+        file = self._directory.open(format_segment_file(base_offset, FileKind.LOG), writable=True)
+        try:
+            cut = file.size() - size
+            file.truncate(size)
+            return cut
+        finally:
+            file.close()
 
     def _write_again(self, bases: Iterable[int]) -> None:
         """Write segments again after a sync has failed: what is read here may not be on the disk."""
