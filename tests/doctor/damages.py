@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -314,6 +315,14 @@ DAMAGES = [
         fixed=False,
     ),
     Damage(
+        "partition-spelt-twice",
+        Kind.FOREIGN,
+        FATAL,
+        lambda root: shutil.copytree(root / "golden-none-0", root / "golden-none-00"),
+        starts=False,
+        fixed=False,
+    ),
+    Damage(
         "marked-for-deletion",
         Kind.MARKED,
         NOTE,
@@ -415,6 +424,12 @@ DAMAGES = [
         starts=False,
     ),
     Damage(
+        "log-start-below-zero",
+        Kind.CHECKPOINT,
+        HURT,
+        lambda root: write_line(root, "log-start-offset-checkpoint", "golden-none 0 -5"),
+    ),
+    Damage(
         "high-watermark-past-the-end",
         Kind.CHECKPOINT,
         WARNING,
@@ -437,6 +452,32 @@ DAMAGES = [
         starts=False,
     ),
     Damage(
+        "quorum-state-without-fields",
+        Kind.METADATA,
+        FATAL,
+        lambda root: (root / "__cluster_metadata-0" / "quorum-state").write_text("{}"),
+        starts=False,
+    ),
+    Damage(
+        "quorum-state-is-a-list",
+        Kind.METADATA,
+        FATAL,
+        lambda root: (root / "__cluster_metadata-0" / "quorum-state").write_text("[]"),
+        starts=False,
+    ),
+    Damage(
+        "quorum-state-of-another-version",
+        Kind.METADATA,
+        FATAL,
+        lambda root: edit(
+            root / "__cluster_metadata-0" / "quorum-state",
+            lambda data: data.__setitem__(
+                slice(None), data.replace(b'"data_version":0', b'"data_version":9')
+            ),
+        ),
+        starts=False,
+    ),
+    Damage(
         "bootstrap-checkpoint-cut",
         Kind.METADATA,
         WARNING,
@@ -449,7 +490,11 @@ DAMAGES = [
         lambda root: cut(log(root, "__cluster_metadata-0"), 60),
     ),
     Damage(
-        "log-nobody-may-read", Kind.PERMISSION, FATAL, lambda root: hide(log(root, number=1)), starts=False
+        "log-nobody-may-read",
+        Kind.PERMISSION,
+        WARNING if os.geteuid() == 0 else FATAL,
+        lambda root: hide(log(root, number=1)),
+        starts=os.geteuid() == 0,
     ),
     Damage("unclean-shutdown", Kind.UNCLEAN, WARNING, lambda root: None, clean=False, tracker="KAFKA-10471"),
     # ---- nothing is broken, but a broker does what may surprise

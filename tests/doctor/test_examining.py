@@ -161,3 +161,10 @@ def test_an_offset_past_the_end_is_told_of_every_checkpoint(tmp_path: Path) -> N
             f"the {kind.label} of t-0 is 9, but its log ends at 1"
             in told[str(tmp_path / "root" / kind.value)].cause
         )
+
+
+def test_retention_is_not_foretold_of_the_metadata_log(tmp_path: Path) -> None:
+    root = make_root(tmp_path / "root", "golden-none-0")
+    verdicts = list(examine(LOCAL, [str(root)], now_ms=NOW_MS + 1000 * 86_400_000))
+    said = {one.partition: one.verdict for one in verdicts if not isinstance(one, RootVerdict)}
+    assert "retention" not in said["__cluster_metadata-0"]

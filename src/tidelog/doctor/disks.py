@@ -41,6 +41,7 @@ __all__ = [
     "is_disk",
     "kafka_name",
     "look_at_broker",
+    "look_at_partition",
     "refuses_checkpoint",
 ]
 
@@ -164,19 +165,20 @@ def _look_at_disk(fs: FileSystem, path: str) -> Disk:
         except InvalidInputError:
             disk.foreign.append(entry.name)
             continue
-        disk.directories.append(_look_at_partition(fs, path, entry.name, parsed))
+        disk.directories.append(look_at_partition(fs, path, entry.name, parsed))
     for kind in Checkpoint:
         try:
             disk.checkpoints[kind] = read_offset_checkpoint(fs, f"{path}/{kind.value}")
         except (OSError, InvalidIndexError) as error:
-            disk.checkpoints[kind] = {}
+            disk.checkpoints[kind] = _read_as_kafka(fs, f"{path}/{kind.value}")
             disk.faults[kind] = str(error)
     return disk
 
 
-def _look_at_partition(
+def look_at_partition(
     fs: FileSystem, root: str, name: str, parsed: PartitionDirectoryName
 ) -> PartitionDirectory:
+    """A partition's directory with the topic id in it."""
     path = f"{root}/{name}"
     try:
         found = read_partition_metadata(fs, f"{path}/{PARTITION_METADATA_FILE}")
@@ -262,6 +264,18 @@ def refuses_checkpoint(fs: FileSystem, path: str, fields: int) -> str | None:
     if int(lines[1]) < 0:
         return "throws"
     return None if len(lines) - 2 == int(lines[1]) else "offline"
+
+
+def _read_as_kafka(fs: FileSystem, path: str) -> Offsets:
+    """What Kafka reads in a checkpoint that is refused here, as it takes any numbers; else nothing."""
+    if refuses_checkpoint(fs, path, 3) is not None:
+        return {}
+    found = {}
+    for line in re.split(r"\r\n|\n|\r", read_file(fs, path).decode())[2:]:
+        words = re.split(r"[ \t\v\f]+", line.rstrip(" \t\v\f"))
+        if len(words) == 3 and max(map(len, words[1:])) <= 20 and int(words[1]) >= 0:
+            found[TopicPartition(words[0], int(words[1]))] = max(int(words[2]), 0)
+    return found
 
 
 def _is_int(text: str) -> bool:

@@ -340,9 +340,10 @@ def _in_words(
     elif cuts:
         said.append(f"truncated to offset {forecast.log_end_offset}")
     rebuilt = [one for one in forecast.changes if one.path.endswith(("index",))]
-    if rebuilt and directory.partition.topic != CLUSTER_METADATA_TOPIC:  # always recovered whole
+    is_metadata = directory.partition.topic == CLUSTER_METADATA_TOPIC
+    if rebuilt and not is_metadata:  # always recovered whole
         said.append(f"{len(rebuilt)} index files rebuilt or removed")
-    if forecast.retention is not None and forecast.retention.deletions and not marked:
+    if forecast.retention is not None and forecast.retention.deletions and not marked and not is_metadata:
         said.append(f"{len(forecast.retention.deletions)} segments deleted by retention")
     if not said:
         said.append("as it is")

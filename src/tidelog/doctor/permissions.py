@@ -43,7 +43,9 @@ def forbidden(fs: FileSystem, root: str) -> Iterator[tuple[str, Attributes, bool
 def examine_permissions(fs: FileSystem, root: str) -> Iterator[Finding]:
     """What the broker's user may not do, and files of others."""
     user = broker_user(fs, root)
-    for path, found, is_directory in islice(forbidden(fs, root), _MANY):
+    if user.uid == 0:
+        yield from _for_root_alone(fs, root)
+    for path, found, is_directory in islice(forbidden(fs, root) if user.uid else (), _MANY):
         yield Finding(
             Severity.FATAL,
             Kind.PERMISSION,
@@ -68,6 +70,21 @@ def examine_permissions(fs: FileSystem, root: str) -> Iterator[Finding]:
             f"it belongs to user {user_name(uid)}, but the broker's files to {user_name(user.uid)}",
             "it works for as long as its user may write the file",
             f"chown -R {user_name(user.uid)} the root",
+        )
+
+
+def _for_root_alone(fs: FileSystem, root: str) -> Iterator[Finding]:
+    """Files of root that only root may read and write: a broker that runs as root does."""
+    found = [path for path, _, _ in forbidden(fs, root)]
+    if found:
+        yield Finding(
+            Severity.WARNING,
+            Kind.PERMISSION,
+            found[0],
+            f"the permissions of {len(found)} files and directories let only root read and write them",
+            "it starts if it runs as root, as the owner of its files says; as any other user it does not",
+            "run it as a user of its own, and give that one the files (chown -R); fix gives the owner "
+            "the right",
         )
 
 

@@ -15,6 +15,7 @@ from tidelog.doctor.disks import (
     Disk,
     PartitionDirectory,
     kafka_name,
+    look_at_partition,
     partitions_of,
     refuses_checkpoint,
 )
@@ -30,6 +31,7 @@ from tidelog.storage.names import (
     CLUSTER_METADATA_TOPIC,
     PARTITION_METADATA_FILE,
     DirectoryState,
+    PartitionDirectoryName,
 )
 from tidelog.storage.write_journal import JOURNAL_FILE, read_journal
 from tidelog.types import TopicPartition
@@ -40,7 +42,7 @@ __all__ = ["blocks_start", "examine_checkpoints", "examine_root", "stray_reason"
 def examine_root(fs: FileSystem, broker: Broker, disk: Disk) -> Iterator[Finding]:
     """What lies in a root itself."""
     yield from _links(disk)
-    yield from _foreign(disk)
+    yield from _foreign(fs, broker, disk)
     yield from _marked(broker, disk)
     yield from _strays(broker, disk)
     yield from _duplicates(broker, disk)
@@ -62,21 +64,38 @@ def _links(disk: Disk) -> Iterator[Finding]:
             )
 
 
-def _foreign(disk: Disk) -> Iterator[Finding]:
+def _foreign(fs: FileSystem, broker: Broker, disk: Disk) -> Iterator[Finding]:
     for name in disk.foreign:
         taken = kafka_name(name)
         kafka = NO_START if taken is None else f"it takes the directory for {taken}"
+        twin = None if taken is None else _taken_twice(fs, broker, f"{disk.path}/{name}", taken)
+        if twin is not None:
+            kafka = f"{NO_START}: it takes both this and {twin} for {taken}"
         advice = "tidelog fix moves it beside the root; or move it away"
         if name == "lost+found":
             advice = "use a directory below the mount point for log.dirs; fsck wants this one to stay"
         yield Finding(
-            Severity.FATAL if taken is None else Severity.WARNING,
+            Severity.FATAL if taken is None or twin is not None else Severity.WARNING,
             Kind.FOREIGN,
             f"{disk.path}/{name}",
             "a directory that is not <topic>-<partition>",
             kafka,
             advice,
         )
+
+
+def _taken_twice(fs: FileSystem, broker: Broker, path: str, partition: TopicPartition) -> str | None:
+    """Another directory that Kafka loads as the same partition, if it loads the one at `path`; its path."""
+    loaded = [
+        one.path for one in partitions_of(broker.disks).get(partition, ()) if not stray_reason(broker, one)
+    ]
+    for disk in broker.disks:
+        for name in disk.foreign:
+            one = look_at_partition(fs, disk.path, name, PartitionDirectoryName(partition))
+            marked = name.endswith(("-delete", "-future", "-stray"))
+            if kafka_name(name) == partition and not marked and stray_reason(broker, one) is None:
+                loaded.append(one.path)
+    return next((one for one in loaded if one != path), None) if path in loaded else None
 
 
 def blocks_start(broker: Broker, one: PartitionDirectory) -> bool:
@@ -231,12 +250,13 @@ def _unreadable_checkpoints(fs: FileSystem, disk: Disk) -> Iterator[Finding]:
     for kind, fault in disk.faults.items():
         path = f"{disk.path}/{kind.value}"
         answer = refuses_checkpoint(fs, path, 3)
+        takes = "it takes the file as it is, and corrects the offsets" if answer is None else None
         yield Finding(
-            Severity.FATAL,
+            Severity.FATAL if answer == "offline" else Severity.DAMAGE,
             Kind.CHECKPOINT,
             path,
             f"it cannot be read: {fault}",
-            OFFLINE if answer == "offline" else _AT_KAFKA[kind].unreadable,
+            OFFLINE if answer == "offline" else takes or _AT_KAFKA[kind].unreadable,
             "tidelog fix writes it anew from what can be read of it",
         )
 
@@ -296,6 +316,37 @@ def _journal(fs: FileSystem, disk: Disk) -> Iterator[Finding]:
             "it ignores the journal, and serves what is there of the write",
             "open the root with tidelog once before the start: that finishes the write or takes it back",
         )
+
+
+_QUORUM_STATE: Mapping[int, Mapping[str, type | tuple[type, ...]]] = {
+    0: {
+        "clusterId": str,
+        "leaderId": int,
+        "leaderEpoch": int,
+        "votedId": int,
+        "appliedOffset": int,
+        "currentVoters": (list, type(None)),
+    },
+    1: {"leaderId": int, "leaderEpoch": int, "votedId": int, "votedDirectoryId": str},
+}
+"""What a quorum-state file must have, by its data_version."""
+
+
+def _quorum_fault(fs: FileSystem, path: str) -> str | None:
+    """Why a broker cannot read a quorum-state file, of which it takes the first line; None if it can."""
+    try:
+        lines = read_file(fs, path).splitlines()
+        found = json.loads(lines[0]) if lines else None
+    except (OSError, ValueError, InvalidIndexError) as error:
+        return str(error)
+    if not isinstance(found, dict):
+        return "it is no JSON object"
+    version = found.get("data_version")
+    wanted = _QUORUM_STATE.get(version) if type(version) is int else None
+    if wanted is None:
+        return f"its data_version is {version}, and only 0 and 1 are known"
+    wrong = [key for key, kind in wanted.items() if key not in found or not isinstance(found[key], kind)]
+    return f"it has no {wrong[0]}" if wrong else None
 
 
 def _bootstrap(fs: FileSystem, broker: Broker, disk: Disk) -> Iterator[Finding]:
@@ -358,14 +409,13 @@ def _metadata(fs: FileSystem, broker: Broker, disk: Disk) -> Iterator[Finding]:
         )
     quorum = f"{directory}/quorum-state"
     if fs.exists(quorum):
-        try:
-            json.loads(read_file(fs, quorum))
-        except (OSError, ValueError, InvalidIndexError) as error:
+        fault = _quorum_fault(fs, quorum)
+        if fault is not None:
             yield Finding(
                 Severity.FATAL,
                 Kind.METADATA,
                 quorum,
-                f"it cannot be read: {error}",
+                f"it cannot be read: {fault}",
                 NO_START,
                 "tidelog fix moves it away: a node that votes alone writes a new one",
             )
