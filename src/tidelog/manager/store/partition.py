@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
@@ -144,13 +144,18 @@ class Partition:
 
     @property
     def has_grown(self) -> bool:
-        """Whether it was appended to or cut since it got its log."""
+        """Whether it was appended to or cut since the store was opened, here or where it moved from."""
         return self._log is not None and self._log.log_end_offset != self._attached_end
 
     @property
     def is_parked(self) -> bool:
         """Whether its log was closed in order already: nothing is done to it until the next opening."""
         return self._is_parked
+
+    @property
+    def producers(self) -> Collection[int]:
+        """The ids of the producers that its log knows."""
+        return () if self._log is None else self._log.active_producers
 
     def assign(self, root: Root) -> None:
         """Say where its log will be."""
@@ -160,9 +165,9 @@ class Partition:
         """Give it a log. All of the log is replicated: there is one replica."""
         log.update_high_watermark(log.log_end_offset)
         with self.gate:
+            self._attached_end = -1 if self.has_grown else log.log_end_offset
             self._log, self._root = log, root
             self.was_online = True
-            self._attached_end = log.log_end_offset
             self.leader_epoch = max(self.leader_epoch, log.latest_epoch or 0)
 
     def go_offline(self, why: BaseException, root: Root | None = None) -> None:

@@ -460,34 +460,36 @@ class Store(TopicMapping[Topic, Partition]):
             thread.stop()
         self._queue.drain()
         try:
-            self._register_what_logs_know()
-            self._close_logs()
+            self._close_logs(in_order=self._register_what_logs_know())
         finally:
             for root in self.roots:
                 root.release()
 
-    def _register_what_logs_know(self) -> None:
-        """Leader epochs and producer ids that are newer than the metadata's, if anything was written."""
+    def _register_what_logs_know(self) -> bool:
+        """Register newer leader epochs and producer ids, if any are; False if recovery has to do it."""
         if not any(partition.has_grown for partition in self.partitions):
-            return
-        online = [partition for partition in self.partitions if partition.is_online]
-        producers = [producer for partition in online for producer in partition.log.active_producers]
+            return True
+        registry, is_ours = self._opened.registry, False
         try:
-            self._opened.registry.register(
+            registry.check_writable()
+            is_ours = True  # and not a cluster's, whose brokers give producers their ids
+            producers = [producer for partition in self.partitions for producer in partition.producers]
+            registry.register(
                 [topic.registration() for topic in self._topics.values()],
                 largest_producer_id=max(producers, default=-1),
             )
         except (OSError, TidelogError) as error:
             _logger.error("the metadata could not be brought up to date: %s", error)
+            return not is_ours
+        return True
 
-    def _close_logs(self) -> None:
+    def _close_logs(self, *, in_order: bool) -> None:
         """Close the logs of all roots, then say of those where all went well that they are in order."""
-        whole = close_all(
-            self.partitions, self._online_roots(), self._env.config.num_recovery_threads_per_data_dir
-        )
+        threads = self._env.config.num_recovery_threads_per_data_dir
+        whole = close_all(self.partitions, self._online_roots(), threads)
         self._maintenance.checkpoint()
         for root in whole:
-            if root.offline is None and root.in_order:
+            if in_order and root.offline is None and root.in_order:
                 try:
                     root.write_clean_shutdown()
                 except OSError as error:
