@@ -21,7 +21,7 @@ from tidelog.errors import TidelogError
 from tidelog.log import Log
 from tidelog.manager import BrokerConfig, Store
 from tidelog.manager.metadata.files import METADATA_DIRECTORY
-from tidelog.manager.upkeep.recovery import recover_partition
+from tidelog.manager.upkeep.recovery import recover_partition, recover_root
 from tidelog.manager.upkeep.rehearsal import Rehearsal
 from tidelog.records import Record, decode_records
 from tidelog.storage import LOCAL
@@ -306,3 +306,28 @@ def test_a_dry_run_that_writes_again_holds_nothing_in_memory(tmp_path: Path) -> 
     assert file.pread(9, 0) == b"reother"
     assert path.read_bytes() == b"records"
     rehearsal.close()
+
+
+@pytest.mark.parametrize("opened", [True, False])
+def test_a_copy_that_a_move_had_begun_is_recovered_with_its_root(tmp_path: Path, opened: bool) -> None:
+    root = tmp_path / "root"
+    with tidelog.open(root) as store:
+        store.create_topic("orders", 1)
+        for number in range(4):
+            store.partition("orders").append([Record(b"%d" % number)])
+    future = root / "orders-0.0123456789abcdef0123456789abcdef-future"
+    shutil.copytree(root / "orders-0", future)
+    log = future / f"{0:020}.log"
+    log.write_bytes(log.read_bytes()[:-5])
+    (root / ".kafka_cleanshutdown").unlink()
+    if opened:
+        with tidelog.open(root, recover=True):
+            pass
+    else:
+        recover_root(LOCAL, str(root))
+    assert (root / ".kafka_cleanshutdown").exists()
+    assert len(list(decode_records(log.read_bytes()))) == 3, (
+        "what the clean-shutdown file vouches for is sound"
+    )
+    with tidelog.open(root) as store:
+        assert store.partition("orders").log_end_offset == 4

@@ -162,6 +162,20 @@ class RootFacts:
             if parsed.state is DirectoryState.LIVE and parsed.topic_partition.topic != CLUSTER_METADATA_TOPIC
         }
 
+    @property
+    def logs(self) -> list[str]:
+        """The directories of which a clean-shutdown file says that they are in order, the metadata log aside.
+
+        A broker goes on with a copy that a move had begun (`-future`) where it ends, and with the file there
+        it trusts that end.
+        """
+        in_use = (DirectoryState.LIVE, DirectoryState.FUTURE)
+        return [
+            name
+            for name, parsed in self.directories.items()
+            if parsed.state in in_use and parsed.topic_partition.topic != CLUSTER_METADATA_TOPIC
+        ]
+
 
 def look_at(fs: FileSystem, path: str) -> RootFacts:
     """Look at what there is; nothing is locked or changed."""
@@ -233,10 +247,10 @@ def warn_once(said: str) -> None:
 
 
 def unclean(fs: FileSystem, facts: RootFacts) -> list[str]:
-    """The partitions of a root that was not closed cleanly and that were written to: they need recovery."""
+    """The logs of a root that was not closed cleanly and that were written to: they need recovery."""
     if facts.clean:
         return []
-    return [name for name in facts.partitions if _was_written_to(fs, f"{facts.path}/{name}")]
+    return [name for name in facts.logs if _was_written_to(fs, f"{facts.path}/{name}")]
 
 
 def check_clean(fs: FileSystem, facts: RootFacts) -> None:

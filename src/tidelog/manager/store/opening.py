@@ -249,7 +249,7 @@ class _Opening:
             done = recover_logs(
                 keeping or self._fs,
                 root,
-                list(root.facts.partitions),
+                root.facts.logs,
                 image=self._opened.registry.image,
                 broker=self._env.config,
                 threads=self._env.config.num_recovery_threads_per_data_dir,

@@ -99,7 +99,7 @@ def recover_root(
 ) -> list[Recovered]:
     """Recover every log of a root, `threads` at a time; see `recover_partition`."""
     work = _Work(fs, recovery_point, tell, broker or BrokerConfig(), settings or {})
-    names = list(look_at(fs, path).partitions)
+    names = look_at(fs, path).logs
     return work.run(path, names, threads=threads, whole=True, dry_run=dry_run)
 
 
