@@ -104,3 +104,14 @@ def test_a_sync_that_fails_on_the_way_is_told(tmp_path: Path) -> None:
     list(files.write(batch(0, [DAY])))
     with pytest.raises(OSError, match="the disk"):
         list(files.close())
+
+
+def test_removing_a_directory_takes_a_link_in_it_and_not_what_it_leads_to(tmp_path: Path) -> None:
+    precious = tmp_path / "elsewhere" / "precious"
+    precious.parent.mkdir()
+    precious.touch()
+    (tmp_path / "place" / "staging").mkdir(parents=True)
+    (tmp_path / "place" / "staging" / "link").symlink_to(precious.parent)
+    DirectoryPlace(tmp_path / "place", "").remove("staging")
+    assert precious.exists()
+    assert not (tmp_path / "place" / "staging").exists()

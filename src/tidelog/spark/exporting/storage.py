@@ -26,6 +26,7 @@ from tidelog.scanning.volumes import local_path
 from tidelog.storage import LOCAL, atomic_create, atomic_write, make_directories, read_file
 from tidelog.storage.lock import RootLock
 from tidelog.storage.remote import file_system
+from tidelog.storage.removal import remove_tree
 
 __all__ = ["DirectoryPlace", "ObjectPlace", "Place", "open_place"]
 
@@ -155,7 +156,8 @@ class DirectoryPlace:
 
     def remove(self, directory: str) -> None:
         """Remove a directory. A task of a dead run may still be writing: what is left then goes later."""
-        _remove(self.path / directory)
+        with contextlib.suppress(OSError):
+            remove_tree(LOCAL, str(self.path / directory))
 
 
 class ObjectPlace:
@@ -261,15 +263,3 @@ def open_place(target: str | Path, lock: str) -> Place:
     if path.exists() and not path.is_dir():
         raise InvalidInputError(f"{path} is not a directory")
     return DirectoryPlace(path, lock)
-
-
-def _remove(directory: Path) -> None:
-    if not LOCAL.exists(directory):
-        return
-    with contextlib.suppress(OSError):
-        for entry in LOCAL.list(directory):
-            if entry.is_directory:
-                _remove(directory / entry.name)
-            else:
-                LOCAL.unlink(directory / entry.name)
-        LOCAL.remove_directory(directory)
