@@ -10,8 +10,9 @@ import pytest
 
 import tidelog
 from tests.manager.stores import SMALL, fill, some, values
-from tidelog.errors import LogOfflineError, TidelogError
+from tidelog.errors import LogOfflineError, TidelogError, TopicExistsError
 from tidelog.manager.upkeep.recovery import recover_root
+from tidelog.records import Record
 from tidelog.storage import LOCAL
 
 ID = "00112233445566778899aabbccddeeff"
@@ -190,3 +191,20 @@ def test_a_root_that_is_a_link_is_fine(roots: list[Path], tmp_path: Path) -> Non
         store.partition("t").append(some(2), sync=True)
         store.delete_topic("t")
     assert not [path for root in roots for path in root.glob("t-*")]
+
+
+@pytest.mark.parametrize("target", ["nowhere", "new-0", "elsewhere"])
+def test_a_link_in_the_place_of_a_new_partition_harms_no_other(tmp_path: Path, target: str) -> None:
+    root = tmp_path / "root"
+    with tidelog.open(root, background=False) as store:
+        store.create_topic("t", 1)
+    (tmp_path / "elsewhere").mkdir()
+    (root / "new-0").symlink_to(tmp_path / target if target != "new-0" else "new-0")
+    with tidelog.open(root, background=False) as store:
+        with pytest.raises(TopicExistsError, match=r"new-0 is a symbolic link.*move it away"):
+            store.create_topic("new", 1)
+        store.partition("t").append([Record(b"v")], sync=True)
+        assert not store.offline_roots
+    with tidelog.open(root, background=False) as store:
+        assert list(store.topics) == ["t"]
+    assert not list((tmp_path / "elsewhere").iterdir())

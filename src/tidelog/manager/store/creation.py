@@ -33,8 +33,10 @@ __all__ = ["Creation"]
 
 _MANY_LOGS = 16
 _THREADS = 8
-_NOT_THE_ROOTS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
-"""Errors that another root would meet, too."""
+_NOT_THE_ROOTS = frozenset(
+    {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ELOOP, errno.EEXIST, errno.ENAMETOOLONG}
+)
+"""Errors that another root would meet, too, or that are of what lies in the way: the disk is well."""
 
 
 class _RootFailedError(Exception):

@@ -119,7 +119,13 @@ class Opened:
         """Refuse new partitions where directories of that name are, which no metadata knows."""
         for root in self.roots:
             for path in (root.file(f"{topic}-{number}") for number in numbers):
-                if root.offline is None and root.fs.exists(path):
+                if root.offline is not None:
+                    continue
+                if root.fs.is_link(path):  # which exists for nobody if it leads nowhere
+                    raise TopicExistsError(
+                        f"{path} is a symbolic link, which no metadata knows: move it away"
+                    )
+                if root.fs.exists(path):
                     raise TopicExistsError(
                         f"{path} is there, though no metadata knows it: take it in with adopt=True, or set "
                         f"it aside with `tidelog tidy {root.path}`"
