@@ -5,6 +5,7 @@
     KAFKA-3919    offsets that go back after an unclean shutdown kept a broker from starting
     KAFKA-6264    a split of a segment that was cut short leaves .cleaned and .swap files
     KAFKA-7283    indexes below the recovery point are not checked at start
+    KAFKA-10207   a time index with zeros at its end, which was never trimmed: retention deleted the segment
     KAFKA-10471   a crash while logs are loaded counts as an unclean shutdown
     KAFKA-14402   hanging transactions
 """
@@ -163,6 +164,13 @@ DAMAGES = [
         Kind.INDEX,
         HURT,
         lambda root: append(index(root), bytes(800)),
+    ),
+    Damage(
+        "time-index-never-trimmed",
+        Kind.INDEX,
+        HURT,
+        lambda root: append(index(root, ".timeindex", number=0), bytes(12 * 20)),
+        tracker="KAFKA-10207",
     ),
     Damage(
         "time-index-cut-in-an-entry",

@@ -11,11 +11,14 @@ from tests.cli.command import run
 from tests.doctor.harming import batch_at, flip, log, make_root
 from tests.golden import GOLDEN
 from tests.manager.damage import make_unclean
+from tests.manager.test_coordinators import record, state
 from tidelog import Record
 from tidelog.doctor import Kind, RootVerdict, Severity, examine
 from tidelog.layout.roots import Checkpoint
+from tidelog.log.log import clock_ms
 from tidelog.records.batches import scan_batches
 from tidelog.storage import LOCAL, write_offset_checkpoint
+from tidelog.testing.builders import LogBuilder
 from tidelog.types import TopicPartition
 
 NOW_MS = 1_763_280_000_000
@@ -54,8 +57,27 @@ def test_an_unclean_root_is_recovered(tmp_path: Path) -> None:
     assert snapshot(root) == before
 
 
-def test_a_hanging_transaction_pins_the_stable_offset() -> None:
-    verdicts = examine(LOCAL, [str(GOLDEN / "clean")], now_ms=NOW_MS + 365 * 86_400_000)
+def test_a_transaction_that_its_coordinator_knows_does_not_hang(tmp_path: Path) -> None:
+    """A broker ends it as soon as it has loaded __transaction_state."""
+    root = make_root(tmp_path / "root", "golden-txn-0")
+    ongoing = {
+        **state(16, 1, []),
+        "transactionPartitions": [{"topic": "golden-txn", "partitionIds": [0]}],
+    }
+    with LogBuilder(root / "__transaction_state-0") as builder:
+        builder.append([record("TransactionLog", {"transactionalId": "a"}, ongoing)])
+    verdicts = examine(LOCAL, [str(root)], now_ms=NOW_MS + 365 * 86_400_000)
+    found = [one for verdict in verdicts for one in verdict.findings if one.kind is Kind.TRANSACTION]
+    (one,) = (each for each in found if each.file.endswith("golden-txn-0"))
+    assert one.severity is Severity.NOTE
+    assert "the coordinator knows it, and ends it at the start" in one.kafka
+    assert "kafka-transactions.sh" not in one.advice
+
+
+def test_a_hanging_transaction_pins_the_stable_offset(tmp_path: Path) -> None:
+    """No coordinator's topic is here: its age tells."""
+    root = make_root(tmp_path / "root", "golden-txn-0")
+    verdicts = examine(LOCAL, [str(root)], now_ms=NOW_MS + 365 * 86_400_000)
     found = [one for verdict in verdicts for one in verdict.findings if one.kind is Kind.TRANSACTION]
     (one,) = (each for each in found if each.file.endswith("golden-txn-0"))
     assert one.severity is Severity.WARNING
@@ -168,3 +190,25 @@ def test_retention_is_not_foretold_of_the_metadata_log(tmp_path: Path) -> None:
     verdicts = list(examine(LOCAL, [str(root)], now_ms=NOW_MS + 1000 * 86_400_000))
     said = {one.partition: one.verdict for one in verdicts if not isinstance(one, RootVerdict)}
     assert "retention" not in said["__cluster_metadata-0"]
+
+
+def test_retention_goes_by_the_last_slot_of_a_time_index(tmp_path: Path) -> None:
+    """Zeros at the end, which nobody has trimmed, are the time 0 to a broker (KAFKA-10207)."""
+    root, now_ms = tmp_path / "data", clock_ms()
+    with tidelog.open(root) as store:
+        topic = store.create_topic(
+            "orders", config={"retention.ms": 10 * 86_400_000, "segment.bytes": 1024 * 1024}
+        )
+        for _ in range(3):
+            topic[0].append([Record(b"x" * 400_000, timestamp=now_ms)])
+            topic[0].append([Record(b"x" * 400_000, timestamp=now_ms)])
+
+    def deleted() -> list[int | None]:
+        found = [one for verdict in examine(LOCAL, [str(root)], now_ms=now_ms) for one in verdict.findings]
+        return [one.end_offset for one in found if one.kind is Kind.RETENTION]
+
+    assert deleted() == []
+    first = min((root / "orders-0").glob("*.timeindex"))
+    with first.open("ab") as file:
+        file.write(bytes(12 * 20))
+    assert deleted() == [2]

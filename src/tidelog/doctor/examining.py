@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from tidelog.doctor.coordinated import endings
 from tidelog.doctor.disks import Broker, Disk, PartitionDirectory, look_at_broker
 from tidelog.doctor.findings import Finding, Kind, PartitionVerdict, RootVerdict, Severity
 from tidelog.doctor.forecast import Start
@@ -65,6 +66,7 @@ def examine(
     order of verdicts is the same.
     """
     broker = look_at_broker(fs, paths, config or BrokerConfig(), now_ms)
+    ending = endings(broker)
     found = Examination(broker)
     identity: dict[str, list[Finding]] = {}
     for disk, finding in examine_identity(broker):
@@ -81,7 +83,8 @@ def examine(
 
         def look(one: PartitionDirectory, disk: Disk = disk) -> Examined:
             config = broker.log_config(one.partition.topic)
-            return examine_partition(fs, one, config, start_of(broker, disk, one), advance=advance)
+            start = replace(start_of(broker, disk, one), endings=ending.get(one.partition, {}))
+            return examine_partition(fs, one, config, start, advance=advance)
 
         for one, examined in _in_order(look, loaded, threads):
             found.examined[one.path] = examined

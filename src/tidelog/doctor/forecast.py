@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tidelog.cleanup import RetentionPlan, plan_retention
 from tidelog.config import LogConfig
@@ -24,6 +24,7 @@ from tidelog.log import Log
 from tidelog.log.opening.kafka_reading import KafkaSegment, unknown_magics
 from tidelog.manager.upkeep.cuts import why_cut
 from tidelog.manager.upkeep.rehearsal import Rehearsal
+from tidelog.segment import SealedSegment
 from tidelog.storage import FileSystem, read_file
 
 __all__ = ["Forecast", "FutureTime", "OpenTransaction", "Start", "forecast_load"]
@@ -45,6 +46,8 @@ class Start:
     now_ms: int
     max_transaction_timeout_ms: int = 15 * MINUTE_MS
     producer_id_expiration_ms: int = 24 * 60 * MINUTE_MS
+    endings: Mapping[int, int] = field(default_factory=dict)
+    """By producer id, when a coordinator ends its transaction; 0 for at once."""
 
     def open(
         self,
@@ -80,7 +83,9 @@ class OpenTransaction:
     first_offset: int
     last_timestamp: int
     is_late: bool
-    """Whether it has been silent for longer than any may take: nobody will end it."""
+    """Whether it has been silent for longer than any may take, and no coordinator knows it: it hangs."""
+    ends_ms: int | None = None
+    """When its coordinator ends it, by its time-out; None if no coordinator on these disks knows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +196,9 @@ def _rehearse(
     read: Sequence[int],
 ) -> Forecast:
     log = start.open(rehearsal, path, config, recovered=recovered, as_kafka=True)
+    for segment in log.segments:
+        if isinstance(segment, SealedSegment):
+            segment.trust_time_index()
     log.update_high_watermark(log.log_end_offset)
     transactions = _transactions(log, start)
     begin, end, stable = log.log_start_offset, log.log_end_offset, _stable_offset(rehearsal, path, log)
@@ -231,7 +239,8 @@ def _transactions(log: Log, start: Start) -> tuple[OpenTransaction, ...]:
             state.producer_epoch,
             state.txn_first_offset,
             state.last_timestamp,
-            start.now_ms - state.last_timestamp > limit_ms,
+            start.now_ms - state.last_timestamp > limit_ms and state.producer_id not in start.endings,
+            start.endings.get(state.producer_id),
         )
         for state in log.active_producers.values()
         if state.txn_first_offset is not None

@@ -259,14 +259,18 @@ def _pinned(path: str, forecast: Forecast, config: LogConfig, start: Start) -> I
     for txn in forecast.transactions:
         age_min = (start.now_ms - txn.last_timestamp) // 60_000
         state = f"has been silent for {age_min} minutes: it hangs" if txn.is_late else "is open"
+        ending = "the coordinator ends it only if it still knows it"
+        if txn.ends_ms is not None:
+            left_s = (txn.ends_ms - start.now_ms + 999) // 1000
+            when = f"{left_s} s after" if left_s > 0 else "at"
+            ending = f"the coordinator knows it, and ends it {when} the start"
         yield Finding(
             Severity.WARNING if txn.is_late else Severity.NOTE,
             Kind.TRANSACTION,
             path,
             f"the transaction of producer {txn.producer_id} (epoch {txn.producer_epoch}) from offset "
             f"{txn.first_offset} on {state}",
-            f"read_committed consumers stop at {forecast.last_stable_offset}, and compaction too; the "
-            "coordinator ends it only if it still knows it",
+            f"read_committed consumers stop at {forecast.last_stable_offset}, and compaction too; {ending}",
             f"kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic {here.topic} "
             f"--partition {here.partition} --start-offset {txn.first_offset}"
             if txn.is_late

@@ -6,6 +6,7 @@ from typing import Self, TypeVar
 
 from tidelog.errors import LogError
 from tidelog.index import OffsetIndex, TimeIndex, TransactionIndex
+from tidelog.index.time import NO_TIMESTAMP
 from tidelog.records.batches import scan_batches
 from tidelog.segment.base import Segment
 from tidelog.segment.file import LogFile
@@ -98,6 +99,13 @@ class SealedSegment(Segment):
                 found = self._read_largest()
             self._max = found
         return found
+
+    def trust_time_index(self) -> None:
+        """Take the last slot of the time index for the largest timestamp, whatever it says, as Kafka does."""
+        try:
+            self._max = self.time_index.last_entry
+        except FileNotFoundError:  # Kafka makes an empty one
+            self._max = TimestampOffset(NO_TIMESTAMP, self.base_offset)
 
     def _times_are_sound(self) -> bool:
         sound = self._times_sound
