@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from tests.manager.stores import some, values
 from tidelog.cli.app import app
 from tidelog.errors import InvalidInputError, LogError, ReplicatedTopicError, UncleanShutdownError
 from tidelog.layout.roots import Checkpoint
-from tidelog.manager.metadata.files import encode_records_batch
+from tidelog.manager.metadata.files import encode_records_batch, read_bootstrap, write_bootstrap
 from tidelog.protocol.metadata_records import FeatureLevelRecord, PartitionRecord, TopicRecord
 from tidelog.storage import LOCAL, read_offset_checkpoint, write_offset_checkpoint
 from tidelog.storage.metadata import format_id, random_id, read_meta_properties
@@ -307,3 +308,30 @@ def test_replicas_of_other_brokers_open_and_refuse_appends(cluster_disk: Path) -
     with tidelog.open(cluster_disk, background=False) as store:
         store.partition("other").append(some(1), force=True)
         assert store.partition("other").topic_partition == TopicPartition("other", 0)
+
+
+def test_what_is_not_replicated_is_not_cleaned(tmp_path: Path) -> None:
+    """The other brokers may cut it off; then the older records of its keys are the last ones."""
+    roots = [tmp_path / "a", tmp_path / "b"]
+    with tidelog.open(roots, background=False) as store:
+        config = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
+        partition = store.create_topic("t", config=config)[0]
+        for _ in range(2):
+            partition.append(some(10))
+            partition.log.roll()
+    records = [
+        replace(one, replicas=(1, 2), isr=(1, 2)) if isinstance(one, PartitionRecord) else one
+        for one in read_bootstrap(LOCAL, roots[0])
+    ]
+    write_bootstrap(LOCAL, roots[0], records, timestamp_ms=0)
+    name, home = TopicPartition("t", 0), roots[0]
+    write_offset_checkpoint(LOCAL, home / Checkpoint.HIGH_WATERMARKS.value, {name: 10})
+    for target in (roots[0], roots[1]):
+        with tidelog.open(roots, background=False) as store:
+            store.clean()
+            assert store.partition("t").log.high_watermark == 10
+            store.move_partition("t", 0, target)
+        assert read_offset_checkpoint(LOCAL, target / Checkpoint.HIGH_WATERMARKS.value)[name] == 10
+        assert tidelog.scan(target).read_all()["offset"].to_pylist() == list(range(9, 20))
+    with tidelog.open(roots, background=False, force=True) as store:
+        assert store.partition("t").log.high_watermark == 20

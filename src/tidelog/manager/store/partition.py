@@ -24,7 +24,7 @@ from tidelog.errors import (
     ReplicatedTopicError,
     TidelogError,
 )
-from tidelog.layout.roots import Root
+from tidelog.layout.roots import Checkpoint, Root
 from tidelog.lazy import LazyModule
 from tidelog.log import AppendOrigin, AppendResult, FetchData, Log
 from tidelog.log.append.incoming import AppendOptions, Incoming
@@ -162,13 +162,24 @@ class Partition:
         self._root = root
 
     def attach(self, log: Log, root: Root) -> None:
-        """Give it a log. All of the log is replicated: there is one replica."""
-        log.update_high_watermark(log.log_end_offset)
+        """Give it a log. All of it is replicated if there is one replica, or this is the one that counts."""
         with self.gate:
             self._attached_end = -1 if self.has_grown else log.log_end_offset
+            log.update_high_watermark(self._replicated_end(log, root))
             self._log, self._root = log, root
             self.was_online = True
             self.leader_epoch = max(self.leader_epoch, log.latest_epoch or 0)
+
+    def _replicated_end(self, log: Log, root: Root) -> int:
+        """The high watermark of a log that is attached: what is above it, other brokers may cut off.
+
+        Without a checkpoint, the log end, as for who only reads.
+        """
+        if not self.others or self.force:
+            return log.log_end_offset
+        if self._log is not None:  # which moves
+            return self._log.high_watermark
+        return root.checkpoints[Checkpoint.HIGH_WATERMARKS].get(self.topic_partition, log.log_end_offset)
 
     def go_offline(self, why: BaseException, root: Root | None = None) -> None:
         """Stop using its log; the files stay as they are."""
