@@ -262,6 +262,44 @@ DAMAGES = [
     Damage("cleaned-files", Kind.LEFTOVER, NOTE, lambda root: leave(root, ".cleaned")),
     Damage("swap-files", Kind.LEFTOVER, NOTE, swap_segment),
     Damage("split-cut-short", Kind.LEFTOVER, NOTE, split_segment, tracker="KAFKA-6264"),
+    Damage(
+        "copy-of-a-log",
+        Kind.SEGMENTS,
+        FATAL,
+        lambda root: small(root, "backup.log").write_bytes(b"mine"),
+        starts=False,
+    ),
+    Damage(
+        "copy-of-an-index",
+        Kind.SEGMENTS,
+        FATAL,
+        lambda root: small(root, "backup.index").write_bytes(b"mine"),
+        starts=False,
+    ),
+    Damage(
+        "copy-of-a-snapshot",
+        Kind.SEGMENTS,
+        FATAL,
+        lambda root: small(root, "backup.snapshot").write_bytes(b"mine"),
+        starts=False,
+    ),
+    Damage(
+        "cleaned-file-of-no-offset",
+        Kind.SEGMENTS,
+        FATAL,
+        lambda root: small(root, "backup.log.cleaned").write_bytes(b"mine"),
+        starts=False,
+    ),
+    Damage(
+        "swap-file-of-no-offset",
+        Kind.SEGMENTS,
+        FATAL,
+        lambda root: small(root, "backup.log.swap").write_bytes(b"mine"),
+        starts=False,
+    ),
+    Damage(
+        "log-with-a-short-name", Kind.SEGMENTS, HURT, lambda root: small(root, "5.log").write_bytes(b"mine")
+    ),
     # ---- topic ids and directories
     Damage("topic-id-missing", Kind.TOPIC_ID, LOSS, lambda root: small(root, TOPIC_ID).unlink()),
     Damage(

@@ -4,7 +4,7 @@
     disks         the roots of one broker as they are; what Kafka reads into names and checkpoints
     forecast      what Kafka's loader does with a log, rehearsed in memory (`changes`: file by file)
     coordinated   what coordinators do about open transactions
-    partitions    one partition; `identity`, `roots`, `permissions`: what lies around it
+    partitions    one partition (`misnamed`: names); `identity`, `roots`, `permissions`: what lies around it
     examining     all of it together
     mending       how a partition's files would be in order; `repairs`: the plan (`plans`) for all disks
     applying      carrying a plan out and undoing it; `quarantine`: what is kept meanwhile

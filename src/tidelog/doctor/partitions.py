@@ -17,6 +17,7 @@ from tidelog.doctor.disks import PartitionDirectory, refuses_checkpoint
 from tidelog.doctor.findings import Finding, Kind, PartitionVerdict, Severity
 from tidelog.doctor.forecast import Forecast, Start, forecast_load
 from tidelog.doctor.mending import take_out
+from tidelog.doctor.misnamed import examine_names
 from tidelog.errors import TidelogError
 from tidelog.layout.partitions import list_partition
 from tidelog.manager.verification import Finding as Verified
@@ -68,7 +69,8 @@ def examine_partition(
     forecast = forecast_load(fs, path, config, start)
     verdict = PartitionVerdict(path, directory.name, size_bytes=facts.size_bytes)
     verdict.recovery_bytes = forecast.recovered_bytes
-    fatal = list(_refused(fs, path, forecast))
+    names = list(examine_names(fs, path))
+    fatal = [*_refused(fs, path, forecast), *(one for one in names if one.severity is Severity.FATAL)]
     if forecast.error is None:
         verdict.log_start_offset = forecast.log_start_offset
         verdict.log_end_offset = forecast.log_end_offset
@@ -77,7 +79,7 @@ def examine_partition(
     changed = {one.path: one for one in forecast.changes}
     logs = list_partition(fs, path).segments
     last = f"{path}/{logs[-1].base_offset:020d}." if logs else path
-    verdict.findings += fatal
+    verdict.findings += [*fatal, *(one for one in names if one not in fatal)]
     if not fatal:
         verdict.findings += _losses(path, forecast, start, facts.segments)
     for one in _exact(fs, facts.findings, changed, [each.base_offset for each in logs]):

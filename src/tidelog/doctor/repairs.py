@@ -26,6 +26,7 @@ from tidelog.doctor.findings import Finding, Kind, Severity
 from tidelog.doctor.forecast import Start
 from tidelog.doctor.identity import lost_id
 from tidelog.doctor.mending import Mended, mend_partition
+from tidelog.doctor.misnamed import examine_names
 from tidelog.doctor.permissions import broker_user, forbidden
 from tidelog.doctor.plans import Act, Action, Plan, Step
 from tidelog.doctor.quarantine import QUARANTINE
@@ -325,7 +326,8 @@ def _partition(
         )
     if one.parsed.state is DirectoryState.LIVE:
         mended[one.partition] = done
-    actions = [action for change in done.changes for action in _actions(change)]
+    actions = [Action(Act.REMOVE, each.file) for each in examine_names(fs, one.path)]
+    actions += [action for change in done.changes for action in _actions(change)]
     fatal = next((each for each in findings if each.severity is Severity.FATAL), None)
     if fatal is not None and not actions and done.error is None and not done.left:
         yield Step(disk.path, f"{one.name} cannot be mended", f"{fatal.cause}: {fatal.advice}", "", "")
