@@ -253,6 +253,22 @@ def test_foreign_directories_are_passed_over_and_reported(tmp_path: Path) -> Non
     assert (tmp_path / "notes.txt").read_text() == "hello"
 
 
+@pytest.mark.parametrize("recover", [False, True])
+def test_a_directory_that_has_a_partitions_name_by_chance_is_left(tmp_path: Path, recover: bool) -> None:
+    (tmp_path / "jdk-17" / "bin").mkdir(parents=True)
+    (tmp_path / "jdk-17" / "notes.deleted").write_text("precious")
+    (tmp_path / "photos-2019").mkdir()
+    (tmp_path / "photos-2019" / "a.jpg").write_text("picture")
+    for adopt in (None, True, None):
+        with tidelog.open(tmp_path, recover=recover, adopt=adopt) as store:
+            assert not store.topics
+            assert {Path(one.path).name for one in store.skipped} == {"jdk-17", "photos-2019"}
+    assert sorted(one.name for one in (tmp_path / "jdk-17").iterdir()) == ["bin", "notes.deleted"]
+    assert [one.name for one in (tmp_path / "photos-2019").iterdir()] == ["a.jpg"]
+    with tidelog.open(tmp_path) as store:
+        store.create_topic("mine")
+
+
 def test_a_partition_in_two_roots_waits_for_somebody_to_decide(tmp_path: Path) -> None:
     roots = [tmp_path / "a", tmp_path / "b"]
     for root in roots:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -188,7 +188,9 @@ class _Opening:
                 raise LogError(one.reason)  # nothing is registered yet that could be offline
         self._claim_roots()
         if wishes.recover:
-            self._recover()
+            self._recover(
+                {(one.found.directory_id, one.found.name) for one in judged if one.found.is_foreign}
+            )
         for root in opened.roots:
             opened.skipped += root.facts.skipped
         opened.skipped += [Skipped("the metadata", what) for what in opened.registry.image.passed_over]
@@ -246,8 +248,8 @@ class _Opening:
                 if root.facts.clean and not self._fs.exists(root.file(CLEAN_SHUTDOWN_FILE)):
                     root.write_clean_shutdown()
 
-    def _recover(self) -> None:
-        """Recover the roots that were not closed cleanly: all that is in them, whoever knows it."""
+    def _recover(self, foreign: Collection[tuple[uuid.UUID, str]]) -> None:
+        """Recover the roots that were not closed cleanly: all logs in them, whoever knows them."""
         for root in self._opened.roots:
             if root.in_order:
                 continue
@@ -255,7 +257,7 @@ class _Opening:
             done = recover_logs(
                 keeping or self._fs,
                 root,
-                root.facts.logs,
+                [name for name in root.facts.logs if (root.identity.directory_id, name) not in foreign],
                 image=self._opened.registry.image,
                 broker=self._env.config,
                 threads=self._env.config.num_recovery_threads_per_data_dir,
@@ -329,6 +331,8 @@ class _Opening:
             path = root.file(one.found.name)
             wanted = self._is_wanted(one.topic)
             match one.fate:
+                case Fate.LEAVE if one.reason:
+                    self._opened.skipped.append(Skipped(path, one.reason))
                 case Fate.DELETE:
                     self._opened.deleted.append(path)
                 case Fate.STRAY if self._wishes.adopt and wanted:

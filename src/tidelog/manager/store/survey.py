@@ -7,6 +7,7 @@ directory                                      fate
 ------------------------------------------     ----------------------------------------------------------
 __cluster_metadata-0                           left alone, always
 -stray                                         left alone (`tidelog unstray` takes it back)
+live, not registered, with other files only    left alone: it has such a name by chance (`jdk-17`)
 -delete                                        deleted after a while
 -future, registered                            left alone: a copy under way, which its move will want
 -future, not registered                        stray, or left alone where what is not registered is adopted
@@ -34,9 +35,11 @@ from tidelog.storage import FileSystem
 from tidelog.storage.metadata import format_id, read_partition_metadata
 from tidelog.storage.names import (
     CLUSTER_METADATA_TOPIC,
+    LEADER_EPOCH_FILE,
     PARTITION_METADATA_FILE,
     DirectoryState,
     PartitionDirectoryName,
+    parse_segment_file,
 )
 from tidelog.types import TopicPartition
 
@@ -72,6 +75,8 @@ class Found:
     name: str
     parsed: PartitionDirectoryName
     topic_id: uuid.UUID | None
+    is_foreign: bool = False
+    """Whether it holds something, but nothing of a partition."""
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -109,6 +114,8 @@ def _alone(found: Found, image: MetadataImage, adopt: bool) -> Judged:
         return Judged(found, Fate.DELETE)
     topic = image.topics.get(partition.topic)
     registered = topic is not None and partition.partition in topic.partitions
+    if found.is_foreign and not registered:
+        return Judged(found, Fate.LEAVE, "it holds files, but none of a partition: it is left as it is")
     if state is DirectoryState.FUTURE and (registered or adopt):
         return Judged(found, Fate.LEAVE)
     if topic is None or not registered:
@@ -209,8 +216,20 @@ def find_directories(
                 pass
             except (OSError, InvalidIndexError) as error:
                 report(Skipped(path, str(error)))
-        found.append(Found(directory_id, name, parsed, topic_id))
+        live = parsed.state is DirectoryState.LIVE
+        foreign = live and topic_id is None and _is_foreign(fs, f"{facts.path}/{name}")
+        found.append(Found(directory_id, name, parsed, topic_id, foreign))
     return found
+
+
+def _is_foreign(fs: FileSystem, path: str) -> bool:
+    """Whether a directory holds something, but nothing of a partition."""
+    try:
+        names = [entry.name for entry in fs.list(path)]
+    except OSError:
+        return False
+    ours = {PARTITION_METADATA_FILE, LEADER_EPOCH_FILE}
+    return bool(names) and not any(name in ours or parse_segment_file(name) for name in names)
 
 
 @dataclass(frozen=True, slots=True)
