@@ -146,7 +146,18 @@ last=\
     }
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"version":0}', b'{"brokerEpoch":"x"}', b"\xff"])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'{"version":0}',
+        b'{"brokerEpoch":"x"}',
+        b"\xff",
+        pytest.param(b"[" * 99999, id="nested"),
+    ],
+)
 def test_a_clean_shutdown_file_without_an_epoch(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "c").write_bytes(data)
     assert read_clean_shutdown(LOCAL, tmp_path / "c") is None

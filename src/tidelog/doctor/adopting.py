@@ -385,7 +385,7 @@ def _left_behind(fs: FileSystem, root: str) -> _Manifest:
     try:
         left = json.loads(read_file(fs, path))
         return _Manifest(str(left["topic"]), str(left["topic_id"]), tuple(map(str, left["directories"])))
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise LogError(f"{path} is not what tidelog adopt writes: look at it, and remove it") from None
 
 

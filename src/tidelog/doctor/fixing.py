@@ -73,7 +73,7 @@ def load_plan(data: bytes, source: str) -> Mapping[str, Any]:
         found = json.loads(data)
         if isinstance(found, dict) and isinstance(found["now_ms"], int) and isinstance(found["roots"], list):
             return found
-    except (ValueError, KeyError):
+    except (ValueError, KeyError, RecursionError):
         pass
     raise InvalidInputError(f"{source} is no plan that tidelog fix has saved")
 

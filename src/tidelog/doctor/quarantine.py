@@ -149,7 +149,7 @@ def _read(fs: FileSystem, root: str, run: str) -> Manifest:
         after = {_inside(name): (int(one[0]), int(one[1])) for name, one in told["after"].items()}
         logs = {_inside(name): _sizes(one) for name, one in told.get("logs", {}).items()}
         return Manifest(root, run, RunState(told["state"]), kept, directories, after, logs)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InvalidIndexError(
             f"{path} is no manifest of a repair ({error!r}): restore it, or remove it, and look for what it "
             f"kept in {QUARANTINE} of the partitions"

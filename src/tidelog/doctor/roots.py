@@ -337,7 +337,7 @@ def _quorum_fault(fs: FileSystem, path: str) -> str | None:
     try:
         lines = read_file(fs, path).splitlines()
         found = json.loads(lines[0]) if lines else None
-    except (OSError, ValueError, InvalidIndexError) as error:
+    except (OSError, ValueError, RecursionError, InvalidIndexError) as error:
         return str(error)
     if not isinstance(found, dict):
         return "it is no JSON object"

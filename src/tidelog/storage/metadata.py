@@ -170,7 +170,7 @@ def read_clean_shutdown(fs: FileSystem, path: StrPath) -> int | None:
     """The broker epoch in a clean-shutdown file; None if it says none (being there tells the rest)."""
     try:
         found = json.loads(read_file(fs, path))
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     epoch = found.get("brokerEpoch") if isinstance(found, dict) else None
     return epoch if type(epoch) is int else None

@@ -174,5 +174,5 @@ def _voters(fs: FileSystem, path: str) -> tuple[int, ...]:
     try:
         state = json.loads(read_file(fs, path))
         return tuple(int(voter["voterId"]) for voter in state.get("currentVoters") or ())
-    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return ()
