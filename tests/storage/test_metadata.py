@@ -122,6 +122,17 @@ def test_meta_properties_of_version_0(tmp_path: Path) -> None:
     assert read_meta_properties(LOCAL, tmp_path / "m") == MetaProperties(0, None, None)
 
 
+@pytest.mark.parametrize(
+    "cluster", ["\u4e2d\u6587", "a\nnode.id=7", "\t\r\f\0", " a=b:c#d!e\\ ", "\ud83d\ude00"]
+)
+def test_any_cluster_id_is_written_as_it_was_read(tmp_path: Path, cluster: str) -> None:
+    written = MetaProperties(1, cluster, 5)
+    write_meta_properties(LOCAL, tmp_path / "m", written)
+    assert read_meta_properties(LOCAL, tmp_path / "m") == written
+    assert (tmp_path / "m").read_bytes().isascii()
+    assert len((tmp_path / "m").read_bytes().splitlines()) == 4
+
+
 def test_properties_as_java_reads_them() -> None:
     text = rb"""
 # comment = 1

@@ -57,6 +57,7 @@ __all__ = [
 _INT32 = 2**31 - 1
 _FIELD = re.compile(r":[ \t\v\f]+")
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_PLAIN_ESCAPES = {**{char: name for name, char in _ESCAPES.items()}, **{char: char for char in "\\=:#! "}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +202,15 @@ def parse_properties(data: bytes, source: str) -> dict[str, str]:
 
 
 def _escape(text: str) -> str:
-    return re.sub(r"[\\=:#! ]", lambda match: "\\" + match[0], text)
+    """As Java writes it: in ASCII, and on one line."""
+
+    def one(match: re.Match[str]) -> str:
+        if match[0] in _PLAIN_ESCAPES:
+            return "\\" + _PLAIN_ESCAPES[match[0]]
+        units = match[0].encode("utf-16-be", "surrogatepass").hex()
+        return "".join(f"\\u{units[start : start + 4]}" for start in range(0, len(units), 4))
+
+    return re.sub(r"[\\=:#! ]|[^ -~]", one, text)
 
 
 def _unescape(text: str, where: str) -> str:
