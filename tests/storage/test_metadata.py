@@ -92,6 +92,15 @@ def test_broken_partition_metadata(tmp_path: Path, data: bytes, message: str) ->
         read_partition_metadata(LOCAL, tmp_path / "m")
 
 
+def test_a_file_that_is_far_too_long_is_not_read(tmp_path: Path) -> None:
+    with (tmp_path / "m").open("wb") as file:
+        file.truncate(1 << 40)  # a sparse one: no memory has room for it
+    for read in (read_partition_metadata, read_meta_properties):
+        with pytest.raises(InvalidIndexError, match="no such file has more"):
+            read(LOCAL, tmp_path / "m")
+    assert read_clean_shutdown(LOCAL, tmp_path / "m") is None
+
+
 def test_partition_metadata_of_a_later_version(tmp_path: Path) -> None:
     (tmp_path / "m").write_bytes(b"version: 1\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\nmore: 5\n")
     assert read_partition_metadata(LOCAL, tmp_path / "m") == PartitionMetadata(uuid.UUID(int=1), 1)

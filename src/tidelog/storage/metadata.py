@@ -55,6 +55,8 @@ __all__ = [
 ]
 
 _INT32 = 2**31 - 1
+_LARGEST = 1 << 20
+"""More bytes than any of these files has."""
 _FIELD = re.compile(r":[ \t\v\f]+")
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _PLAIN_ESCAPES = {**{char: name for name, char in _ESCAPES.items()}, **{char: char for char in "\\=:#! "}}
@@ -105,7 +107,7 @@ def parse_id(text: str) -> uuid.UUID:
 
 def read_partition_metadata(fs: FileSystem, path: StrPath) -> PartitionMetadata:
     """What a `partition.metadata` file says; a version above 0 is taken, as Kafka takes it."""
-    return parse_partition_metadata(read_file(fs, path), str(path))
+    return parse_partition_metadata(read_file(fs, path, limit=_LARGEST), str(path))
 
 
 def parse_partition_metadata(data: bytes, source: str) -> PartitionMetadata:
@@ -137,7 +139,7 @@ def format_partition_metadata(topic_id: uuid.UUID) -> bytes:
 def read_meta_properties(fs: FileSystem, path: StrPath) -> MetaProperties:
     """What a `meta.properties` file says."""
     source = str(path)
-    found = parse_properties(read_file(fs, path), source)
+    found = parse_properties(read_file(fs, path, limit=_LARGEST), source)
     version = parse_number(found.get("version", "0").strip(), _INT32, f"{source}, version")
     if version > 1:
         raise InvalidIndexError(f"{source}: version {version}, but only 0 and 1 are known")
@@ -170,8 +172,8 @@ def format_meta_properties(meta: MetaProperties) -> bytes:
 def read_clean_shutdown(fs: FileSystem, path: StrPath) -> int | None:
     """The broker epoch in a clean-shutdown file; None if it says none (being there tells the rest)."""
     try:
-        found = json.loads(read_file(fs, path))
-    except (ValueError, RecursionError):
+        found = json.loads(read_file(fs, path, limit=_LARGEST))
+    except (ValueError, RecursionError, InvalidIndexError):
         return None
     epoch = found.get("brokerEpoch") if isinstance(found, dict) else None
     return epoch if type(epoch) is int else None
