@@ -63,3 +63,15 @@ def test_a_marked_directory_is_not_what_the_checkpoints_tell_of(tmp_path: Path, 
     assert (row["recovery_point"], row["log_start_offset"], row["log_end_offset"]) == (0, 0, 20)
     assert row["bytes_cut"] == planned["bytes_cut"] == 0
     assert {file: file.read_bytes() for file in root.glob("*-checkpoint")} == before
+
+
+@pytest.mark.parametrize("dry_run", [(), ("--dry-run",)])
+def test_nothing_is_kept_in_a_root_which_no_broker_would_start_on_then(
+    tmp_path: Path, dry_run: tuple[str, ...]
+) -> None:
+    with tidelog.open(tmp_path / "root") as store:
+        store.create_topic("orders", 1)
+    answer = run("recover", tmp_path / "root", "--keep", tmp_path / "root" / "kept", *dry_run)
+    assert answer.code == 2
+    assert "no broker would start" in answer.err
+    assert not (tmp_path / "root" / "kept").exists()

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from tidelog.cli.actions.directories import existing_directory, parse_settings
+from tidelog.cli.actions.directories import check_target, existing_directory, parse_settings
 from tidelog.cli.actions.loading import LoadBar, RootOptions
 from tidelog.cli.errors import FOUND_WRONG, UsageError
 from tidelog.cli.render.output import Cell, Column, Output
@@ -52,6 +52,7 @@ def recover_path(
     broker = RootOptions(properties).broker
     config = parse_settings(settings)
     LogConfig.from_properties(config, broker.topic_defaults)
+    check_target(keep)
     keeping = None if dry_run or discard else _keeping(keep)
     fs: FileSystem = LOCAL if keeping is None else keeping
     with LoadBar(output) as tell:
