@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import errno
 import random
 import shutil
 from dataclasses import replace
@@ -21,12 +22,15 @@ from tidelog.errors import TidelogError
 from tidelog.log import Log
 from tidelog.manager import BrokerConfig, Store
 from tidelog.manager.metadata.files import METADATA_DIRECTORY
+from tidelog.manager.upkeep.kept_aside import KeepingFileSystem
 from tidelog.manager.upkeep.recovery import recover_partition, recover_root
 from tidelog.manager.upkeep.rehearsal import Rehearsal
 from tidelog.records import Record, decode_records
 from tidelog.storage import LOCAL
 from tidelog.storage.files import write_again
+from tidelog.testing.builders import flip_bit
 from tidelog.testing.crash import CrashFileSystem
+from tidelog.testing.faults import Call, Fault, FaultyFileSystem
 from tidelog.types import FetchIsolation
 
 if TYPE_CHECKING:
@@ -331,3 +335,24 @@ def test_a_copy_that_a_move_had_begun_is_recovered_with_its_root(tmp_path: Path,
     )
     with tidelog.open(root) as store:
         assert store.partition("orders").log_end_offset == 4
+
+
+def test_a_full_disk_leaves_no_part_of_what_was_to_be_kept(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    with tidelog.open(root) as store:
+        store.create_topic("orders", 1)
+        store.partition("orders").append([Record(b"v")] * 100)
+    log = root / "orders-0" / f"{0:020}.log"
+    flip_bit(log, 100)
+    (root / ".kafka_cleanshutdown").unlink()
+    (root / "recovery-point-offset-checkpoint").unlink()
+    before = log.read_bytes()
+
+    def full(call: Call) -> Fault | None:
+        kept = call.operation == "pwrite" and ".from-" in call.path
+        return Fault(errno.ENOSPC, call.size // 2) if kept else None
+
+    done = recover_root(KeepingFileSystem(FaultyFileSystem(LOCAL, full)), str(root))
+    assert "No space left" in str(done[0].error)
+    assert log.read_bytes() == before
+    assert not list((root / "orders-0").glob("*.from-*"))

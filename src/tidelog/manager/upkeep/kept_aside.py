@@ -64,6 +64,9 @@ class KeepingFileSystem:
             for start in range(position, size, _CHUNK):
                 aside.pwrite(file.pread(min(_CHUNK, size - start), start), start - position)
             aside.sync()
+        except BaseException:
+            self._inner.unlink(copy)  # a full disk: the next attempt begins anew
+            raise
         finally:
             aside.close()
         self._inner.sync_directory(target)
