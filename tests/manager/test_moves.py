@@ -14,8 +14,10 @@ import pytest
 
 import tidelog
 from tests.manager.stores import SMALL, fill, some, values
+from tests.waiting import wait_until
 from tidelog.errors import (
     InvalidInputError,
+    LogClosedError,
     LogOfflineError,
 )
 from tidelog.manager.store.moves import _copy, _cut_to_common
@@ -172,14 +174,14 @@ def test_a_copy_with_which_nothing_is_common_is_begun_anew(tmp_path: Path) -> No
     with tidelog.Log.open(tmp_path / "a-0") as source, tidelog.Log.open(tmp_path / "b-0") as future:
         for value in (b"kept", b"truncated"):
             source.append_as_leader([Record(value)])
-        _copy(source, future)
+        _copy(source, future, bool)
         source.truncate_to(1)
         source.append_as_leader([Record(b"new")] * 3)
         source.update_high_watermark(4)
         source.delete_records(2)
         assert future.log_end_offset == source.log_start_offset == 2
         _cut_to_common(source, future)
-        _copy(source, future)
+        _copy(source, future, bool)
         assert future.log_end_offset == 4
         assert bytes(future.read(2, 1 << 20).data) == bytes(source.read(2, 1 << 20).data)
 
@@ -210,3 +212,29 @@ def test_an_old_copy_is_not_taken_for_the_partition_that_has_moved(tmp_path: Pat
         assert store.partition("t").log_end_offset == 10
     with tidelog.open(roots[0]) as store:
         assert store.partition("t").is_online, "the metadata names its root now"
+
+
+def test_closing_waits_for_a_move_which_gives_up(tmp_path: Path) -> None:
+    """Nothing is changed in the roots once they are let go, and each is left in order."""
+    roots = [tmp_path / "a", tmp_path / "b"]
+    with tidelog.open(roots[0], background=False) as made:
+        made.create_topic("t", 1)[0].append([Record(b"v")] * 10)
+    fs = FaultyFileSystem(LOCAL, lambda call: None)
+    store = tidelog.open(roots, fs=fs, background=False)
+    closer, begun = threading.Thread(target=store.close), threading.Event()
+    mover = threading.current_thread()
+
+    def close_meanwhile(operation: str) -> None:
+        if operation == "pwrite" and threading.current_thread() is mover and not begun.is_set():
+            begun.set()
+            closer.start()
+            wait_until(lambda: store._closed)
+
+    fs.interrupt = close_meanwhile
+    with pytest.raises(LogClosedError, match="the store was closed"):
+        store.move_partition("t", 0, roots[1])
+    closer.join()
+    with tidelog.open(roots, background=False) as store:
+        assert Path(store.partition("t").path).parent == roots[0]
+        assert store.partition("t").log_end_offset == 10
+    assert not list(roots[1].glob("t-0*"))

@@ -16,8 +16,10 @@ have lost its end in the same crash, and only what is missing is copied.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -37,7 +39,10 @@ from tidelog.storage.names import DirectoryState, format_partition_directory, pa
 from tidelog.storage.removal import remove_tree
 from tidelog.types import TopicPartition
 
-__all__ = ["move_log", "unfinished_moves"]
+if TYPE_CHECKING:
+    from _typeshed import StrPath
+
+__all__ = ["move_log", "root_named", "unfinished_moves"]
 
 _logger = logging.getLogger(__name__)
 
@@ -52,13 +57,15 @@ def move_log(
     env: Environment,
     lock: AbstractContextManager[object],
     register: Callable[[], None],
+    check: Callable[[], None],
 ) -> Log | None:
     """Move a partition. Returns its old log, which the caller deletes; None if the partition is in that root
     already.
 
     `lock` is held while topics change: the switch is such a change. It is taken before the partition's gate,
-    as everybody takes them.
+    as everybody takes them. `check` raises once the store is closed, which waits for this move to give up.
     """
+    check()
     if partition.root is target:
         return None
     twin = target.file(str(partition.topic_partition))
@@ -72,7 +79,7 @@ def move_log(
         env.fs.sync_directory(target.path)
         while True:
             try:
-                copied = _copy(source, future)
+                copied = _copy(source, future, check)
             except (UnexpectedAppendOffsetError, OffsetOutOfRangeError):
                 if source.truncations == truncations:
                     raise
@@ -83,7 +90,7 @@ def move_log(
         with lock, partition.gate:  # steps 3 to 5
             if source.truncations != truncations:
                 _cut_to_common(source, future)
-            _copy(source, future)
+            _copy(source, future, check)
             future = _ended(source, future, env)
             _switch(partition, target, future, register)
     except BaseException:
@@ -91,6 +98,17 @@ def move_log(
         remove_tree(env.fs, future.path)
         raise
     return source
+
+
+def root_named(roots: Sequence[Root], path: StrPath) -> Root:
+    """The root with this path, to move to; InvalidInputError if there is none, or it is offline."""
+    wanted = str(Path(path).absolute())
+    for root in roots:
+        if root.path == wanted:
+            if root.offline is not None:
+                raise InvalidInputError(f"root {wanted} is offline: {root.offline}")
+            return root
+    raise InvalidInputError(f"{wanted} is no root of this store: {[root.path for root in roots]}")
 
 
 def unfinished_moves(fs: FileSystem, root: str) -> Iterator[tuple[TopicPartition, str]]:
@@ -162,17 +180,19 @@ def _common_end(source: FetchData, copy: FetchData) -> int | None:
     return int(batches.last_offset[whole - 1]) + 1 if whole else None
 
 
-def _copy(source: Log, future: Log) -> int:
+def _copy(source: Log, future: Log, check: Callable[[], object]) -> int:
     """Copy up to where the source ends now; that end.
 
     The copy may end before it: the source's last offsets were lost in a crash then.
     """
+    check()
     if future.log_end_offset < source.log_start_offset:
         _begin(source, future)
     end = source.log_end_offset
     chunk = min(_CHUNK_BYTES, source.config.max_segment_bytes)
     while (at := future.log_end_offset) < end:
         future.append_as_follower(source.read(max(at, source.log_start_offset), chunk).data)
+        check()
         if future.log_end_offset == at:
             break
     return end

@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -41,7 +41,7 @@ from tidelog.manager.brokerconfig import BrokerConfig
 from tidelog.manager.store.creation import Creation
 from tidelog.manager.store.environment import Environment
 from tidelog.manager.store.metrics import StoreMetrics, measure
-from tidelog.manager.store.moves import move_log, unfinished_moves
+from tidelog.manager.store.moves import move_log, root_named, unfinished_moves
 from tidelog.manager.store.opening import Opened
 from tidelog.manager.store.partition import Partition, close_all
 from tidelog.manager.store.tidying import set_aside
@@ -328,12 +328,13 @@ class Store(TopicMapping[Topic, Partition]):
 
     def move_partition(self, topic: str, number: int, root: StrPath) -> None:
         """Move a partition to another root, while it is read and written."""
-        target = self._root(root)
+        target = root_named(self.roots, root)
         partition = self.partition(topic, number)
         deferring = self._env.tell.deferring()
         with deferring, partition.moving, self._cleaning.paused(partition.topic_partition):
             source = partition.root
-            old = move_log(partition, target, self._env, self._lock, lambda: self._register(topic))
+            register = partial(self._register, topic)
+            old = move_log(partition, target, self._env, self._lock, register, self._check_open)
             if old is not None:
                 self._cleaning.moved(partition.topic_partition, source, target)
                 self._delete_log(old)
@@ -371,15 +372,6 @@ class Store(TopicMapping[Topic, Partition]):
         """Finish the moves that a crash interrupted."""
         for partition, root in self.unfinished_moves.items():
             self.move_partition(partition.topic, partition.partition, root)
-
-    def _root(self, path: StrPath) -> Root:
-        wanted = str(Path(path).absolute())
-        for root in self.roots:
-            if root.path == wanted:
-                if root.offline is not None:
-                    raise InvalidInputError(f"root {wanted} is offline: {root.offline}")
-                return root
-        raise InvalidInputError(f"{wanted} is no root of this store: {[root.path for root in self.roots]}")
 
     def _register(self, name: str) -> None:
         with self._lock:
@@ -455,6 +447,9 @@ class Store(TopicMapping[Topic, Partition]):
             if self._closed:
                 return
             self._closed = True
+        for partition in self.partitions:
+            with partition.moving:  # a move that is under way gives up
+                pass
         self._states.close()
         for thread in self._threads:
             thread.stop()
