@@ -190,6 +190,17 @@ def test_a_rewrite_is_undone_byte_for_byte(tmp_path: Path) -> None:
     assert files(root) == before
 
 
+def test_snapshots_that_were_missing_are_missing_again_after_an_undo(tmp_path: Path) -> None:
+    """Opening the log makes them, at other segments than those that change, too."""
+    root = root_with(tmp_path / "root", "golden-none-0", "golden-txn-0")
+    for path in root.glob("golden-*/*.snapshot"):
+        path.unlink()
+    before = files(root)
+    run(root, Edits(BY_KEY, erase=True), "golden-none-0", "golden-txn-0")
+    undo_last(LOCAL, [str(root)])
+    assert files(root) == before
+
+
 def test_an_emptied_quarantine_holds_nothing(tmp_path: Path) -> None:
     root = root_with(tmp_path / "root", "golden-none-0")
     secret = records(root, "golden-none-0")["value"][5].as_py()

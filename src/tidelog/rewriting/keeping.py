@@ -77,8 +77,9 @@ def _files(fs: FileSystem, plan: PartitionPlan, done: Sequence[SegmentDone]) -> 
     names = {entry.name for entry in fs.list(plan.path)}
     parsed = {name: parse_segment_file(name) for name in sorted(names)}
     snapshots = [name for name, file in parsed.items() if file is not None and file.kind is FileKind.SNAPSHOT]
-    last = format_segment_file(plan.log_end_offset, FileKind.SNAPSHOT)
-    yield from sorted({*snapshots, last})
+    bases = [file.offset for file in parsed.values() if file is not None and file.kind is FileKind.LOG]
+    made = (format_segment_file(offset, FileKind.SNAPSHOT) for offset in (*bases, plan.log_end_offset))
+    yield from sorted({*snapshots, *made})  # an open log makes those that are missing
     yield LEADER_EPOCH_FILE
 
 
