@@ -10,11 +10,12 @@ import pytest
 
 import tidelog
 from tests.reconciling.histories import NAME, QUICK, Cluster, Harm, harm
+from tidelog.manager.reconciling.lineage import EpochRun, lineage_of
 from tidelog.manager.reconciling.outcome import Outcome
 from tidelog.manager.reconciling.reconciling import reconcile_partition
 from tidelog.manager.verification import verify_partition
 from tidelog.scanning.partitions import find_partitions
-from tidelog.storage import LOCAL
+from tidelog.storage import LOCAL, EpochEntry
 
 SEEDS = 200
 FEW = 15
@@ -130,3 +131,12 @@ def one_compacted_history(tmp_path: Path, seed: int) -> None:
     assert outcome.log_end_offset >= cluster.committed or done.batches
     if not outcome.lost and not any("come back" in note for note in outcome.notes):
         assert folded(found.items()) == folded(whole.items())
+
+
+def test_the_oldest_epoch_of_a_trimmed_log_contradicts_nothing() -> None:
+    """A partition that was copied alone, without its root's log start, after records were deleted."""
+    runs = [EpochRun(0, 0, 9, 10), EpochRun(3, 10, 19, 10)]
+    for entries in ([EpochEntry(0, 4), EpochEntry(3, 10)], [EpochEntry(3, 14)]):
+        assert lineage_of(runs, entries, 20)[1] == []
+    assert len(lineage_of(runs, [EpochEntry(0, 0), EpochEntry(3, 14)], 20)[1]) == 1
+    assert len(lineage_of(runs, [EpochEntry(0, 12)], 20)[1]) == 1

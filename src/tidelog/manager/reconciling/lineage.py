@@ -99,12 +99,18 @@ def lineage_of(
     for one in kept:
         starts.setdefault(one.epoch, EpochStart(one.epoch, before, one.first))
         before = one.last + 1
-    for entry in entries:
-        if any(
-            one.first < entry.start_offset if one.epoch >= entry.epoch else one.last >= entry.start_offset
+    for number, entry in enumerate(entries):
+        against = [
+            one
             for one in kept
-        ):
-            if entry.start_offset > max(kept[0].first, log_start):
+            if (
+                one.first < entry.start_offset if one.epoch >= entry.epoch else one.last >= entry.start_offset
+            )
+        ]
+        if against:
+            # Where records were deleted inside of an epoch, the oldest entry begins at the log start.
+            trimmed = number == 0 and all(one.epoch == entry.epoch for one in against)
+            if entry.start_offset > max(kept[0].first, log_start) and not trimmed:
                 notes.append(
                     f"leader-epoch-checkpoint says that epoch {entry.epoch} begins at offset "
                     f"{entry.start_offset}; the batches there say otherwise, and are believed"
