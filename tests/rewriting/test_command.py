@@ -121,3 +121,14 @@ def test_damage_ends_it_before_anything_changes(root: Path) -> None:
     assert told.code == 1
     assert "checksum" in told.err
     assert files(root) == before
+
+
+def test_a_link_to_a_directory_of_somebody_elses_is_refused(root: Path, tmp_path: Path) -> None:
+    precious = tmp_path / "elsewhere" / "staged" / "precious"
+    precious.parent.mkdir(parents=True)
+    precious.touch()
+    (root / "golden-none-0" / ".tidelog-quarantine").symlink_to(tmp_path / "elsewhere")
+    told = run("rewrite", root, "--erase", "--key-match", "7$")
+    assert told.code == 1
+    assert ".tidelog-quarantine is a symbolic link" in told.err
+    assert precious.exists()

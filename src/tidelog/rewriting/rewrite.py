@@ -266,6 +266,12 @@ def _staging(fs: FileSystem, plans: Sequence[PartitionPlan]) -> Iterator[None]:
 
 
 def _sweep(fs: FileSystem, plan: PartitionPlan) -> None:
+    for place in (parent(plan.staging), plan.staging):
+        if fs.is_link(place):
+            raise LogError(
+                f"{place} is a symbolic link, and what is behind it is not known to be this partition's: "
+                "remove the link, then run the rewrite again"
+            )
     if not fs.exists(plan.staging):
         return
     remove_tree(fs, plan.staging)
