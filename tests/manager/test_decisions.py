@@ -130,6 +130,14 @@ def test_producer_ids_in_use_are_not_given_away_again() -> None:
     assert changes(image, [], node_id=NODE, largest_producer_id=1000) == [ProducerIdsRecord(NODE, -1, 2000)]
 
 
+def test_the_largest_producer_id_leaves_none_and_that_is_said_once() -> None:
+    image = MetadataImage()
+    (record,) = changes(image, [], node_id=NODE, largest_producer_id=2**63 - 1)
+    assert record == ProducerIdsRecord(NODE, -1, 2**63 - 1)
+    image.replay(record)
+    assert changes(image, [], node_id=NODE, largest_producer_id=2**63 - 1) == []
+
+
 def test_bootstrap_keeps_what_is_not_about_topics() -> None:
     kept: list[MetadataRecord] = [
         FeatureLevelRecord("metadata.version", 30),

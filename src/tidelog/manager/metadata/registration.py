@@ -36,6 +36,7 @@ FEATURES = {"metadata.version": 25, "group.version": 1, "transaction.version": 2
 """What a new cluster starts with: the levels of Kafka 4.0, which every 4.x broker takes."""
 
 _PRODUCER_ID_BLOCK = 1000
+_LARGEST_PRODUCER_ID = 2**63 - 1
 _TOPIC_RECORDS = (TopicRecord, PartitionRecord, PartitionChangeRecord, RemoveTopicRecord, ProducerIdsRecord)
 
 
@@ -76,8 +77,9 @@ def changes(
                 records.append(RemoveTopicRecord(known.topic_id))
             known = None
         records += _topic_changes(topic, known, image, node_id)
-    if largest_producer_id >= image.next_producer_id:
-        following = (largest_producer_id // _PRODUCER_ID_BLOCK + 1) * _PRODUCER_ID_BLOCK
+    following = (largest_producer_id // _PRODUCER_ID_BLOCK + 1) * _PRODUCER_ID_BLOCK
+    following = min(following, _LARGEST_PRODUCER_ID)
+    if largest_producer_id >= image.next_producer_id and following > image.next_producer_id:
         records.append(ProducerIdsRecord(node_id, -1, following))
     return records
 
