@@ -313,9 +313,22 @@ def test_a_bad_log_does_not_stop_the_others(tmp_path: Path) -> None:
         assert values(store, "t", 2) == [one.value for one in some(3)]
         assert store.metrics().offline_partitions
     assert [event.path for event in events if isinstance(event, LogFailed)] == [str(tmp_path / "t-1")]
-    assert not (tmp_path / ".kafka_cleanshutdown").exists(), "not all is in order"
+    assert (tmp_path / ".kafka_cleanshutdown").exists(), "what was not loaded is as it was found"
     points = read_offset_checkpoint(LOCAL, tmp_path / "recovery-point-offset-checkpoint")
     assert points[TopicPartition("t", 1)] == 3, "what is known of it is kept"
+    (tmp_path / "t-1" / "leader-epoch-checkpoint").unlink()
+    with tidelog.open(tmp_path) as store:
+        assert values(store, "t", 1) == [one.value for one in some(3)]
+
+
+def test_a_log_that_cannot_be_recovered_leaves_its_root_unclean(tmp_path: Path) -> None:
+    with tidelog.open(tmp_path) as store:
+        store.create_topic("t")[0].append(some(3))
+    (tmp_path / "t-0" / "leader-epoch-checkpoint").write_text("nonsense")
+    (tmp_path / ".kafka_cleanshutdown").unlink()
+    with tidelog.open(tmp_path, recover=True) as store:
+        assert list(store.offline_partitions) == [TopicPartition("t", 0)]
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
 
 
 def test_a_config_of_another_version_does_not_stop_a_log(tmp_path: Path) -> None:

@@ -419,10 +419,10 @@ class Partition:
 
 def close_in_order(partition: Partition) -> bool:
     """Close a partition's log. Returns whether that succeeded, so that the log needs no recovery at the
-    next start.
+    next start. One that could not be loaded is as it was found.
     """
     if not partition.is_online:
-        return partition.is_parked
+        return partition.is_parked or not partition.was_online
     try:
         with partition.gate:
             partition.log.close()
