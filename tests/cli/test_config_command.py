@@ -12,6 +12,17 @@ import tidelog
 from tests.cli.command import run
 from tests.golden import GOLDEN
 from tidelog.config import LogConfig
+from tidelog.records import Record
+from tidelog.storage import LOCAL
+from tidelog.storage.metadata import format_id
+from tidelog.storage.write_journal import (
+    PendingPartition,
+    PendingWrite,
+    WriteJournal,
+    read_journal,
+    write_journal,
+)
+from tidelog.types import TopicPartition
 
 
 @pytest.fixture
@@ -85,3 +96,21 @@ def test_bad_usage_is_told_and_changes_nothing(root: Path, args: tuple[str, ...]
     assert answer.code == 2
     assert said in answer.err
     assert shown(root) == {("t", "retention.ms"): "-1"}
+
+
+def test_a_write_that_was_cut_short_is_not_settled_by_the_way(root: Path) -> None:
+    """It is of a topic that nobody has named: the command says what settles it, and changes nothing."""
+    with tidelog.open(root) as store:
+        store.partition("u").append([Record(b"half")])
+        ours = format_id(store.roots[0].identity.directory_id)
+    added = PendingPartition(TopicPartition("u", 0), 0, 2, 0, 0, 0)
+    pending = PendingWrite("", 0, "../gone", ("x",), (added,))
+    write_journal(LOCAL, root, WriteJournal(1, {}, pending, ours))
+    for extra in (("--dry-run",), ()):
+        answer = run("config", root, "--topic", "t", "--set", "segment.ms=7000", *extra)
+        assert answer.code == 1
+        assert "topics u" in answer.err
+        assert f"python -c 'import tidelog; tidelog.open(\"{root}\").close()'" in answer.err
+    assert read_journal(LOCAL, root).pending == pending
+    tidelog.open(root).close()
+    assert run("config", root, "--topic", "t", "--set", "segment.ms=7000", "--dry-run").code == 0

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 
 from tidelog import manager
 from tidelog.cli.render.output import Output, Progress
-from tidelog.errors import InvalidInputError
+from tidelog.errors import InvalidInputError, LogError
 from tidelog.layout.roots import check_clean, look_at
 from tidelog.manager.metadata.files import home_of_metadata, read_cluster_metadata
 from tidelog.manager.metadata.image import MetadataImage
@@ -21,6 +23,7 @@ from tidelog.manager.store.events import Event, LoadProgress, LoadStarted
 from tidelog.storage import LOCAL
 from tidelog.storage.lock import holder_of
 from tidelog.storage.names import META_PROPERTIES_FILE
+from tidelog.storage.write_journal import JOURNAL_FILE, read_journal
 from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -98,11 +101,21 @@ class RootOptions:
 def check_ready(root: StrPath | Sequence[StrPath], options: RootOptions | None = None) -> None:
     """Refuse what opening would refuse because a root was not closed cleanly; nothing is changed.
 
-    A root that another process has open cannot tell: then only a dry run continues.
+    Refused, too, is a root with a bulk write that was cut short: opening settles it, in topics that nobody
+    has named. A root that another process has open cannot tell: then only a dry run continues.
     """
     for path in (options or RootOptions()).roots(root):
         if Path(path).is_dir() and holder_of(path) is None:
             check_clean(LOCAL, look_at(LOCAL, path))
+            pending = read_journal(LOCAL, path).pending
+            if pending is not None:
+                topics = sorted({one.topic_partition.topic for one in pending.partitions})
+                script = f"import tidelog; tidelog.open({json.dumps(str(path))}).close()"
+                raise LogError(
+                    f"a bulk write to {path} was cut short ({JOURNAL_FILE}; topics {', '.join(topics)}); "
+                    f"nothing was changed. Opening the root finishes it or takes it back: "
+                    f"python -c {shlex.quote(script)}"
+                )
 
 
 def metadata_of(root: str, options: RootOptions) -> MetadataImage:
