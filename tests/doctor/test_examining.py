@@ -117,7 +117,9 @@ def test_retention_and_its_pins_are_foretold(tmp_path: Path) -> None:
         late[0].append([Record(b"x", timestamp=NOW_MS + 3 * day)])
     found = [one for verdict in examine(LOCAL, [root], now_ms=NOW_MS) for one in verdict.findings]
     said = {(one.kind, one.severity, one.file.removeprefix(f"{root}/")[:5]) for one in found}
-    assert (Kind.RETENTION, Severity.WARNING, "old-0") in said
+    assert (Kind.RETENTION, Severity.LOSS, "old-0") in said
+    *_, last = examine(LOCAL, [root], now_ms=NOW_MS)
+    assert last.verdict.endswith("starts; retention deletes 1 segments half a minute later")
     assert (Kind.FUTURE, Severity.WARNING, "late-") in said
 
 
@@ -212,3 +214,16 @@ def test_retention_goes_by_the_last_slot_of_a_time_index(tmp_path: Path) -> None
     with first.open("ab") as file:
         file.write(bytes(12 * 20))
     assert deleted() == [2]
+
+
+def test_partitions_without_a_directory_are_made_anew(tmp_path: Path) -> None:
+    root = tmp_path / "data"
+    with tidelog.open(root) as store:
+        store.create_topic("orders", partitions=2)[1].append([Record(b"x")])
+    verdicts = list(examine(LOCAL, [str(root)], now_ms=clock_ms()))
+    assert not [one for verdict in verdicts for one in verdict.findings if one.kind is Kind.MISSING]
+    shutil.rmtree(root / "orders-1")
+    *_, last = examine(LOCAL, [str(root)], now_ms=clock_ms())
+    (one,) = (one for one in last.findings if one.kind is Kind.MISSING)
+    assert "orders-1 to this disk" in one.cause
+    assert one.kafka == "it makes them anew, empty"

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from tidelog.doctor.coordinated import endings
 from tidelog.doctor.disks import Broker, Disk, PartitionDirectory, look_at_broker
 from tidelog.doctor.findings import Finding, Kind, PartitionVerdict, RootVerdict, Severity
-from tidelog.doctor.forecast import Start
+from tidelog.doctor.forecast import Forecast, Start
 from tidelog.doctor.identity import examine_identity
 from tidelog.doctor.partitions import Examined, examine_partition
 from tidelog.doctor.permissions import examine_permissions
@@ -204,6 +204,13 @@ def _unclean(root: RootVerdict, disk: Disk) -> Iterator[Finding]:
         )
 
 
+def _forecasts(disk: Disk, found: Examination) -> Iterator[Forecast]:
+    """Of the partitions of a disk that clients use."""
+    for one in disk.live:
+        if one.path in found.examined and one.partition.topic != CLUSTER_METADATA_TOPIC:
+            yield found.examined[one.path].forecast
+
+
 def _conclude(root: RootVerdict, disk: Disk, found: Examination) -> None:
     """The verdict of a root in words."""
     inner = [
@@ -228,7 +235,11 @@ def _conclude(root: RootVerdict, disk: Disk, found: Examination) -> None:
             f"; the last shutdown was not clean: recovery reads {root.recovery_bytes} bytes, about "
             f"{root.recovery_seconds:g} s"
         )
-    losses = sum(one.severity is Severity.LOSS for one in (*root.findings, *inner))
+    going = [one.retention.deletions for one in _forecasts(disk, found) if one.retention is not None]
+    if any(going):
+        words += f"; retention deletes {sum(map(len, going))} segments half a minute later"
+    lost = [one for one in (*root.findings, *inner) if one.severity is Severity.LOSS]
+    losses = sum(one.kind is not Kind.RETENTION for one in lost)
     if losses:
         words += f"; records are lost in {losses} places"
     damage = sum(one.severity is Severity.DAMAGE for one in (*root.findings, *inner))

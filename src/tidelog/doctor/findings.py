@@ -38,6 +38,7 @@ class Kind(enum.Enum):
     LINK = "link"
     MARKED = "marked-directory"
     STRAY = "stray"
+    MISSING = "missing-partition"
     DUPLICATE = "duplicate-partition"
     METADATA = "metadata"
     CHECKPOINT = "checkpoint"

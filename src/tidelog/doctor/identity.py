@@ -10,12 +10,14 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator
 
-from tidelog.doctor.disks import Broker, Disk, PartitionDirectory
+from tidelog.doctor.disks import Broker, Disk, PartitionDirectory, kafka_name
 from tidelog.doctor.findings import Finding, Kind, Severity
+from tidelog.manager.metadata.image import PartitionImage
 from tidelog.storage.metadata import MetaProperties, format_id
-from tidelog.storage.names import META_PROPERTIES_FILE
+from tidelog.storage.names import META_PROPERTIES_FILE, DirectoryState
+from tidelog.types import TopicPartition
 
-__all__ = ["assigned_id", "examine_identity", "lost_id"]
+__all__ = ["assigned_id", "examine_identity", "lost_id", "missing_partitions"]
 
 NO_START = "it does not start"
 OFFLINE = "it takes the whole disk offline; with one disk, it stops"
@@ -124,6 +126,26 @@ def assigned_id(broker: Broker, one: PartitionDirectory) -> uuid.UUID | None:
     part = None if topic is None else topic.partitions.get(one.partition.partition)
     if part is None or topic is None or one.topic_id not in (None, topic.topic_id):
         return None
+    return _replica_id(broker, part)
+
+
+def missing_partitions(broker: Broker, disk: Disk) -> list[TopicPartition]:
+    """The partitions that the metadata assigns to a disk, and that have no directory on any."""
+    if disk.meta is None or disk.meta.directory_id is None:
+        return []
+    marked = (DirectoryState.LIVE, DirectoryState.FUTURE)
+    there = {one.partition for each in broker.disks for one in each.directories if one.parsed.state in marked}
+    there |= {taken for each in broker.disks for name in each.foreign if (taken := kafka_name(name))}
+    return [
+        name
+        for topic in broker.image.topics.values()
+        for number, part in sorted(topic.partitions.items())
+        if (name := TopicPartition(topic.name, number)) not in there
+        and _replica_id(broker, part) == disk.meta.directory_id
+    ]
+
+
+def _replica_id(broker: Broker, part: PartitionImage) -> uuid.UUID | None:
     places = dict(zip(part.replicas, part.directories, strict=False))
     found = None if broker.node_id is None else places.get(broker.node_id)
     return None if found is None or found.int < _RESERVED else found

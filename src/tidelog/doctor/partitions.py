@@ -303,7 +303,7 @@ def _pinned(path: str, forecast: Forecast, config: LogConfig, start: Start) -> I
 def _retention(path: str, plan: RetentionPlan) -> Finding:
     first, last = plan.deletions[0], plan.deletions[-1]
     return Finding(
-        Severity.WARNING,
+        Severity.LOSS,
         Kind.RETENTION,
         path,
         f"{len(plan.deletions)} segments are past their retention: {first.detail}",

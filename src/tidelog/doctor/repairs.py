@@ -338,7 +338,8 @@ def _partition(
 def _calls(finding: Finding) -> bool:
     """Whether a finding calls for a repair of the partition's files."""
     mends = (Kind.LEFTOVER, Kind.INDEX, Kind.SNAPSHOT, Kind.EPOCHS)
-    return finding.kind in mends or (finding.severity.is_wrong and finding.kind is not Kind.PERMISSION)
+    others = (Kind.PERMISSION, Kind.RETENTION)
+    return finding.kind in mends or (finding.severity.is_wrong and finding.kind not in others)
 
 
 def _sane(fs: FileSystem, start: Start, path: str) -> Start:

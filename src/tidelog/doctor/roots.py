@@ -20,7 +20,7 @@ from tidelog.doctor.disks import (
     refuses_checkpoint,
 )
 from tidelog.doctor.findings import Finding, Kind, Severity
-from tidelog.doctor.identity import NO_START, OFFLINE
+from tidelog.doctor.identity import NO_START, OFFLINE, missing_partitions
 from tidelog.errors import CorruptRecordError, InvalidIndexError, TornBatchError
 from tidelog.layout.roots import Checkpoint
 from tidelog.manager.metadata.files import BOOTSTRAP_FILE, METADATA_DIRECTORY, read_bootstrap
@@ -45,6 +45,7 @@ def examine_root(fs: FileSystem, broker: Broker, disk: Disk) -> Iterator[Finding
     yield from _foreign(fs, broker, disk)
     yield from _marked(broker, disk)
     yield from _strays(broker, disk)
+    yield from _missing(broker, disk)
     yield from _duplicates(broker, disk)
     yield from _unreadable_checkpoints(fs, disk)
     yield from _journal(fs, disk)
@@ -203,6 +204,21 @@ def _strays(broker: Broker, disk: Disk) -> Iterator[Finding]:
             "tidelog fix writes the metadata's topic id"
             if mends
             else "tidelog fix renames it, as a broker does; tidelog unstray reverts that",
+        )
+
+
+def _missing(broker: Broker, disk: Disk) -> Iterator[Finding]:
+    missing = missing_partitions(broker, disk)
+    if missing:
+        told = ", ".join(map(str, missing[:3]))
+        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        yield Finding(
+            Severity.WARNING,
+            Kind.MISSING,
+            disk.path,
+            f"the metadata assigns {told}{more} to this disk; no directory is there",
+            "it makes them anew, empty",
+            "restore them before the start, if their records are still wanted",
         )
 
 
