@@ -382,3 +382,13 @@ def test_no_root_online(tmp_path: Path) -> None:
         store.partition("t").append(some(1))
     assert set(store.offline_partitions) == {TopicPartition("t", 0), TopicPartition("t", 1)}
     store.close()
+
+
+@pytest.mark.parametrize("data", [b"\x00\xff\x13garb age\n\x01", b""])
+def test_a_meta_properties_that_does_not_tell_whose_the_root_is_is_left_as_it_is(
+    root: Path, data: bytes
+) -> None:
+    (root / "meta.properties").write_bytes(data)
+    with pytest.raises(InvalidInputError, match="names neither a node nor a cluster"):
+        tidelog.open(root)
+    assert (root / "meta.properties").read_bytes() == data

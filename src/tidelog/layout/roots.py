@@ -452,6 +452,11 @@ def hold_root(
 def _identity(facts: RootFacts, node_id: int | None, cluster_id: str | None) -> Identity:
     file = f"{facts.path}/{META_PROPERTIES_FILE}"
     found = facts.meta or MetaProperties(1, None, None)
+    if facts.meta is not None and found.node_id is None and found.cluster_id is None:
+        raise InvalidInputError(
+            f"{file} names neither a node nor a cluster, so it does not tell whose the root is: restore "
+            "it, or remove it if this is to become a new root"
+        )
     for key, ours, theirs in (
         ("node.id", node_id, found.node_id),
         ("cluster.id", cluster_id, found.cluster_id),
