@@ -108,7 +108,8 @@ def _of_these_topics(pending: PendingWrite, find: Find) -> PendingWrite:
                 "a write to %s was cut short, but that topic was made anew since: it stays as it is",
                 one.topic_partition,
             )
-    return replace(pending, partitions=tuple(kept))
+    is_void = not kept and bool(pending.partitions)  # and was not published: who writes it again is heard
+    return replace(pending, partitions=tuple(kept), goes_back=pending.goes_back or is_void)
 
 
 def check_pending(fs: FileSystem, root: Root) -> PendingWrite | None:
