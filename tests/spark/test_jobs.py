@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tidelog.errors import DataLossError
+from tidelog.manager.metadata.image import MetadataImage
 from tidelog.spark.runtime.jobs import ours, run_job
 from tidelog.spark.upkeep.retention import RETENTION_SCHEMA, RetentionWork, RootSplit
 
@@ -22,7 +23,12 @@ TRACE = "An exception was thrown from the Python worker:\nTraceback (most recent
 def test_what_a_task_could_not_find_is_told_with_its_place(spark: SparkSession, tmp_path: Path) -> None:
     """So that a command tells it in a sentence, and a pipeline as a step that failed."""
     with pytest.raises(DataLossError, match=f"{tmp_path}/gone-0 has gone"):
-        run_job(spark, RetentionWork(0), [RootSplit(str(tmp_path), ("gone-0",))], RETENTION_SCHEMA)
+        run_job(
+            spark,
+            RetentionWork(0),
+            [RootSplit(str(tmp_path), ("gone-0",), MetadataImage())],
+            RETENTION_SCHEMA,
+        )
 
 
 @pytest.mark.parametrize(
