@@ -56,10 +56,8 @@ def offset_for_timestamp(view: LogView, target: int) -> TimestampOffset | None:
                 return TimestampOffset(_NO_TIMESTAMP, -1)
             case OffsetTarget.MAX_TIMESTAMP:
                 return _latest_record(view)
-    segment = segments[segments.first_reaching(target)]
-    if segment.largest_timestamp < target:
-        return None
-    return segment.find_offset_by_timestamp(target, offsets.log_start)
+    segment = segments.first_reaching(target)
+    return None if segment is None else segment.find_offset_by_timestamp(target, offsets.log_start)
 
 
 def first_offset_at(view: LogView, timestamp: int) -> TimestampOffset | None:

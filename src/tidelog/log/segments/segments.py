@@ -104,12 +104,15 @@ class LogSegments:
         first = max(bisect_right(self.base_offsets, start) - 1, 0)
         return self._all[first : bisect_left(self.base_offsets, end)]
 
-    def first_reaching(self, timestamp: int) -> int:
-        """The index of the first segment whose largest timestamp is not below this; of the last, for none."""
-        sealed = len(self._all) - 1
+    def first_reaching(self, timestamp: int) -> Segment | None:
+        """The first segment whose largest timestamp is not below this."""
+        segments = self._all
+        sealed = len(segments) - 1
         if len(self._largest) < sealed:
             self._largest = self._running_maximum(sealed)
-        return bisect_left(self._largest, timestamp, 0, sealed)
+        index = bisect_left(self._largest, timestamp, 0, sealed)
+        segment = segments[index]
+        return None if index == sealed and segment.largest_timestamp < timestamp else segment
 
     def _running_maximum(self, count: int) -> list[int]:
         known = list(self._largest)
