@@ -41,7 +41,13 @@ from tidelog.manager.store.survey import find_unknown
 from tidelog.storage import FileSystem, atomic_write, read_file
 from tidelog.storage.lock import LOCK_FILE, holder_of
 from tidelog.storage.metadata import MetaProperties, format_id, random_id, read_partition_metadata
-from tidelog.storage.names import PARTITION_METADATA_FILE, colliding_topic, is_internal_topic, validate_topic
+from tidelog.storage.names import (
+    PARTITION_METADATA_FILE,
+    colliding_topic,
+    is_internal_topic,
+    parse_partition_directory,
+    validate_topic,
+)
 from tidelog.storage.removal import remove_tree
 from tidelog.storage.write_journal import read_journal
 from tidelog.types import TopicPartition
@@ -384,7 +390,11 @@ def _left_behind(fs: FileSystem, root: str) -> _Manifest:
         return _Manifest()
     try:
         left = json.loads(read_file(fs, path))
-        return _Manifest(str(left["topic"]), str(left["topic_id"]), tuple(map(str, left["directories"])))
+        topic, names = str(left["topic"]), tuple(map(str, left["directories"]))
+        for name in names:
+            if str(TopicPartition(topic, parse_partition_directory(name).topic_partition.partition)) != name:
+                raise ValueError(name)
+        return _Manifest(topic, str(left["topic_id"]), names)
     except (ValueError, KeyError, TypeError, RecursionError):
         raise LogError(f"{path} is not what tidelog adopt writes: look at it, and remove it") from None
 
@@ -399,8 +409,10 @@ def _revert(fs: FileSystem, roots: Sequence[Root]) -> None:
     if known is None or format_id(known.topic_id) != left.topic_id:
         for name in left.names:
             metadata = root.file(f"{name}/{PARTITION_METADATA_FILE}")
-            is_there = "/" not in name and fs.exists(metadata)
-            if is_there and format_id(read_partition_metadata(fs, metadata).topic_id) == left.topic_id:
+            if (
+                fs.exists(metadata)
+                and format_id(read_partition_metadata(fs, metadata).topic_id) == left.topic_id
+            ):
                 remove_tree(fs, root.file(name))
     fs.unlink(root.file(MANIFEST_FILE))
     fs.sync_directory(root.path)

@@ -25,6 +25,7 @@ from tidelog.doctor.quarantine import (
     Kept,
     Manifest,
     RunState,
+    check_links,
     directories_of,
     place_for,
     write_manifest,
@@ -268,6 +269,7 @@ def _is_another(fs: FileSystem, manifest: Manifest, one: Kept) -> bool:
 
 def check_unchanged(fs: FileSystem, manifest: Manifest) -> None:
     """LogError if a repair cannot be undone."""
+    check_links(fs, manifest)
     changed = changed_since(fs, manifest)
     if changed:
         raise LogError(
@@ -371,6 +373,7 @@ _UNDO: dict[Act, Callable[[FileSystem, Manifest, Kept], None]] = {
 
 def empty(fs: FileSystem, manifest: Manifest) -> int:
     """Delete what a repair has kept: it cannot be undone any more. The bytes that become free."""
+    check_links(fs, manifest)
     cut_short = manifest.state not in (RunState.APPLIED, RunState.EMPTYING)
     if cut_short and not (manifest.state is RunState.APPLYING and manifest.after):
         raise LogError(f"a repair of {manifest.root} was cut short: undo it first, with tidelog fix --undo")

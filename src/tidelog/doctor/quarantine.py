@@ -28,7 +28,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tidelog.doctor.plans import Act
-from tidelog.errors import InvalidIndexError
+from tidelog.errors import InvalidIndexError, LogError
 from tidelog.storage import FileSystem, atomic_write, read_file
 from tidelog.storage.attributes import Attributes
 from tidelog.storage.files import parent
@@ -38,6 +38,7 @@ __all__ = [
     "Kept",
     "Manifest",
     "RunState",
+    "check_links",
     "find_runs",
     "new_run",
     "place_for",
@@ -144,7 +145,7 @@ def _read(fs: FileSystem, root: str, run: str) -> Manifest:
         told = json.loads(read_file(fs, path))
         if told["version"] != _VERSION:
             raise InvalidIndexError(f"{path} is of version {told['version']}, but only {_VERSION} is known")
-        kept = [_kept(one) for one in told["kept"]]
+        kept = [_kept(root, run, number, one) for number, one in enumerate(told["kept"])]
         directories = {_inside(name): Attributes(**one) for name, one in told["directories"].items()}
         after = {_inside(name): (int(one[0]), int(one[1])) for name, one in told["after"].items()}
         logs = {_inside(name): _sizes(one) for name, one in told.get("logs", {}).items()}
@@ -160,26 +161,51 @@ def _sizes(told: dict[str, Any]) -> dict[str, int]:
     return {str(name): int(size) for name, size in told.items()}
 
 
-def _kept(told: dict[str, Any]) -> Kept:
+def _kept(root: str, run: str, number: int, told: dict[str, Any]) -> Kept:
     before, target_before = told["before"], told["target_before"]
+    act, path = Act(told["act"]), _inside(told["path"])
+    target = _inside(told["target"], beside=True) if act is Act.RENAME else ""
+    ours = place_for(root, target or path, run, number)
+    if told["place"] not in ({ours, ""} if act is Act.RENAME else {ours}):
+        raise ValueError(f"{told['place']!r} is no place of this repair")
     return Kept(
-        Act(told["act"]),
-        _inside(told["path"]),
-        _inside(told["place"]),
+        act,
+        path,
+        told["place"],
         None if before is None else Attributes(**before),
         int(told["size"]),
-        _inside(told["target"], beside=True),
+        target,
         None if target_before is None else Attributes(**target_before),
     )
 
 
 def _inside(path: str, *, beside: bool = False) -> str:
-    """A path of a manifest, which must not lead out of the root; a renamed directory may go beside it."""
+    """A path of a manifest, which must not lead out of the root.
+
+    What was renamed may lie in the directory that we make beside the root.
+    """
     parts = path.split("/")
-    inner = parts[1:] if beside and parts[0] == ".." else parts
-    if ".." in inner or path.startswith("/") or len(parts) > 8:
+    inner = parts
+    if beside and len(parts) == 3 and parts[0] == ".." and parts[1].endswith(QUARANTINE):
+        inner = parts[1:]
+    if (path and not {"", ".", ".."}.isdisjoint(inner)) or "\0" in path or len(parts) > 8:
         raise ValueError(f"{path!r} leads out of the root")
     return path
+
+
+def check_links(fs: FileSystem, manifest: Manifest) -> None:
+    """LogError if a path of the manifest leads through a symbolic link: what is behind it is not ours."""
+    named = [path for one in manifest.kept for path in (one.path, one.place, one.target)]
+    above = {path.rpartition("/")[0] for path in (*named, *manifest.after)}
+    for directory in sorted({*above, *manifest.directories, *manifest.logs}):
+        parts = directory.split("/")
+        for count in range(1, len(parts) + 1):
+            path = manifest.at("/".join(parts[:count]))
+            if parts[count - 1] not in ("", "..") and fs.is_link(path):
+                raise LogError(
+                    f"{path} is a symbolic link, and what is behind it is not known to be this repair's: put "
+                    f"the directory back in its place, or remove {manifest.path}"
+                )
 
 
 def directories_of(manifest: Manifest) -> set[str]:

@@ -48,16 +48,21 @@ def read_attributes(fs: FileSystem, path: str) -> Attributes:
 
 
 def restore_attributes(fs: FileSystem, path: str, wanted: Attributes) -> None:
-    """Give a file the permissions, owner and time of last modification that it had."""
+    """Give a file the permissions, owner and time of last modification that it had.
+
+    A link gets its own time and owner; what it leads to stays as it is. Bits that let a program run as
+    another user are never added: `wanted` may come from a file that anybody has written.
+    """
     if not isinstance(fs, LocalFileSystem):
         fs.set_mtime(path, wanted.mtime_ns // 1_000_000)
         return
     found = os.lstat(path)
     if (found.st_uid, found.st_gid) != (wanted.uid, wanted.gid):
         os.chown(path, wanted.uid, wanted.gid, follow_symlinks=False)
-    if stat.S_IMODE(found.st_mode) != wanted.mode:
-        os.chmod(path, wanted.mode)
-    os.utime(path, ns=(found.st_atime_ns, wanted.mtime_ns))
+    mode = wanted.mode & 0o777 | stat.S_IMODE(found.st_mode) & ~0o777
+    if stat.S_IMODE(found.st_mode) != mode and not stat.S_ISLNK(found.st_mode):
+        os.chmod(path, mode)
+    os.utime(path, ns=(found.st_atime_ns, wanted.mtime_ns), follow_symlinks=False)
 
 
 def user_name(uid: int) -> str:

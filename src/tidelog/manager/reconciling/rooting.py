@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tidelog.errors import InvalidInputError
+from tidelog.errors import InvalidInputError, LogError
 from tidelog.layout.roots import Checkpoint, Root, hold_root, look_at
 from tidelog.log.log import clock_ms
 from tidelog.manager.metadata.files import look_at_metadata
@@ -156,8 +156,13 @@ def _topic_ids(found: Mapping[TopicPartition, Sequence[Partition]]) -> dict[str,
 def staged_directory(fs: FileSystem, path: str) -> Iterator[str]:
     """An empty directory under a lock, to build something in; it is removed in the end.
 
-    What an earlier attempt left in it is removed first.
+    What an earlier attempt left in it is removed first. LogError if a link has its name.
     """
+    if fs.is_link(path):
+        raise LogError(
+            f"{path} is a symbolic link, and what is behind it is not known to be an earlier attempt's: "
+            "remove the link"
+        )
     make_directories(fs, path)
     lock = RootLock(path) if isinstance(fs, LocalFileSystem) else None
     try:
