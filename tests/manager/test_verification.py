@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+import tidelog
 from tests.golden import GOLDEN, GoldenPartition, golden_partitions
 from tests.manager.damage import TornCase, make_torn, make_unclean, torn_cases
 from tidelog.cli.app import app
@@ -69,6 +70,50 @@ def test_what_is_deleted_meanwhile_is_not_damaged(tmp_path: Path, step: int) -> 
     found = verify_partition(FaultyFileSystem(LOCAL, delete), str(directory)).findings
     assert calls >= step
     assert not [one for one in found if one.kind is Kind.DAMAGE]
+
+
+def test_what_is_written_and_recreated_meanwhile_is_not_damaged(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    with tidelog.open(root, create=True) as store:
+        for topic in ("grows", "made-anew", "goes"):
+            store.create_topic(topic, 2)
+            for partition in store.topic(topic):
+                partition.append([Record(b"v")])
+
+    def work(call: Call) -> None:
+        """When the files of the root are looked at, all partitions have been checked."""
+        if call.path.endswith("meta.properties") and not done:
+            done.append(call)
+            with tidelog.open(root) as store:
+                store.delete_topic("goes")
+                store.delete_topic("made-anew")
+                store.create_topic("made-anew", 2)
+                for topic in ("grows", "made-anew"):
+                    for partition in store.topic(topic):
+                        partition.append([Record(b"v")] * 3)
+
+    done: list[Call] = []
+    found = list(verify_root(FaultyFileSystem(LOCAL, work), str(root)))
+    assert done
+    assert [one for one in found if one.kind is Kind.DAMAGE] == []
+
+
+def test_a_partition_that_is_deleted_meanwhile_is_not_damaged(tmp_path: Path) -> None:
+    directory = tmp_path / "t-0"
+    for step in range(1, 12):
+        with Log.open(directory, clean=True) as log:
+            log.append_as_leader([Record(b"v")])
+        calls = 0
+
+        def delete(_: Call, step: int = step) -> None:
+            nonlocal calls
+            calls += 1
+            if calls == step:
+                shutil.rmtree(directory)
+
+        found = verify_partition(FaultyFileSystem(LOCAL, delete), str(directory)).findings
+        assert calls >= step
+        assert not [one for one in found if one.kind is Kind.DAMAGE]
 
 
 def index_entry(path: Path, number: int, size: int, data: bytes) -> None:

@@ -31,6 +31,7 @@ __all__ = [
     "SegmentPlace",
     "SegmentSummary",
     "conclude_partition",
+    "end_of_log",
     "list_partition",
     "verify_partition",
     "verify_settled",
@@ -109,7 +110,8 @@ def verify_settled(
     """Have partitions checked by `verify`, which answers in the order of its paths.
 
     Where something looks damaged, and files have changed meanwhile, it is checked again: somebody may have
-    replaced or deleted what was being looked at. Real damage is still there.
+    replaced or deleted what was being looked at. Real damage is still there. A partition that was deleted
+    itself is not damaged.
     """
     before = {path: _state(fs, path) for path in paths}
     found = dict(zip(paths, verify(paths), strict=True))
@@ -120,7 +122,17 @@ def verify_settled(
             break
         before |= after
         found |= zip(changed, verify(changed), strict=True)
+    for path, facts in found.items():
+        if facts.is_damaged and not fs.exists(path):
+            gone = Finding(Kind.NOTE, path, "it was deleted while it was checked")
+            found[path] = PartitionFacts(path, findings=[gone])
     return found
+
+
+def end_of_log(fs: FileSystem, path: str) -> int:
+    """Where a partition's log ends now: behind the last sound batch of its last segment."""
+    segments = list_partition(fs, path).segments
+    return SegmentSummary.of(verify_segment(fs, segments[-1])).next_offset if segments else 0
 
 
 def _state(fs: FileSystem, path: str) -> dict[str, FileStat]:

@@ -1,4 +1,8 @@
-"""A root directory: the files that tell about its partitions, and all of these."""
+"""A root directory: the files that tell about its partitions, and all of these.
+
+The partitions are checked first, which may take long; others may write meanwhile. So where a file of the root
+does not fit what was found, that partition is looked at once more, after the file was read.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +14,10 @@ from tidelog.errors import InvalidInputError, TidelogError
 from tidelog.layout.roots import Checkpoint, Skipped, read_checkpoint
 from tidelog.manager.metadata.files import METADATA_DIRECTORY, read_cluster_metadata
 from tidelog.manager.verification.findings import UNREADABLE, Finding, Kind, told
-from tidelog.manager.verification.partition import PartitionFacts, verify_partition
+from tidelog.manager.verification.partition import PartitionFacts, end_of_log, verify_partition
 from tidelog.storage import FileSystem
 from tidelog.storage.local import LINK_REFUSED
-from tidelog.storage.metadata import format_id, read_meta_properties
+from tidelog.storage.metadata import format_id, read_meta_properties, read_partition_metadata
 from tidelog.storage.names import (
     META_PROPERTIES_FILE,
     PARTITION_METADATA_FILE,
@@ -89,9 +93,10 @@ def verify_root_files(
         metadata = read_cluster_metadata(fs, root)
     except (OSError, TidelogError) as error:
         yield Finding(Kind.DAMAGE, f"{root}/{METADATA_DIRECTORY}", told(error))
-        yield from _topic_ids(partitions, {})
+        yield from _topic_ids(fs, partitions, {})
         return
-    yield from _topic_ids(partitions, {name: topic.topic_id for name, topic in metadata.image.topics.items()})
+    registered = {name: topic.topic_id for name, topic in metadata.image.topics.items()}
+    yield from _topic_ids(fs, partitions, registered)
     if metadata.in_log and metadata.image.in_transaction:
         cause = "it ends inside a transaction, which the next start of a broker will abort"
         yield Finding(Kind.NOTE, f"{root}/{METADATA_DIRECTORY}", cause, offset=metadata.end_offset)
@@ -109,21 +114,37 @@ def _journal(fs: FileSystem, root: str) -> Iterator[Finding]:
 
 
 def _topic_ids(
-    partitions: Mapping[TopicPartition, PartitionFacts], registered: Mapping[str, uuid.UUID]
+    fs: FileSystem,
+    partitions: Mapping[TopicPartition, PartitionFacts],
+    registered: Mapping[str, uuid.UUID],
 ) -> Iterator[Finding]:
     """Partitions that say that they are another topic's than the metadata, or the topic's others, say."""
-    known = dict(registered)
-    for partition, facts in partitions.items():
-        if facts.topic_id is None:
-            continue
-        wanted = known.setdefault(partition.topic, facts.topic_id)
-        if facts.topic_id != wanted:
-            by = "the metadata" if partition.topic in registered else "another of its partitions"
-            cause = (
-                f"it is of topic {format_id(facts.topic_id)}, but {partition.topic} is {format_id(wanted)} "
-                f"to {by}"
-            )
-            yield Finding(Kind.DAMAGE, f"{facts.path}/{PARTITION_METADATA_FILE}", cause)
+    strangers = _strangers({name: facts.topic_id for name, facts in partitions.items()}, registered)
+    topics = {name.topic for name in strangers}
+    again = {name: _topic_id(fs, facts.path) for name, facts in partitions.items() if name.topic in topics}
+    for name, (found, wanted) in _strangers(again, registered).items():
+        by = "the metadata" if name.topic in registered else "another of its partitions"
+        cause = f"it is of topic {format_id(found)}, but {name.topic} is {format_id(wanted)} to {by}"
+        yield Finding(Kind.DAMAGE, f"{partitions[name].path}/{PARTITION_METADATA_FILE}", cause)
+
+
+def _strangers(
+    ids: Mapping[TopicPartition, uuid.UUID | None], registered: Mapping[str, uuid.UUID]
+) -> dict[TopicPartition, tuple[uuid.UUID, uuid.UUID]]:
+    """The partitions whose id is not their topic's: theirs, and that of the topic."""
+    known, found = dict(registered), {}
+    for name, topic_id in ids.items():
+        if topic_id is not None and (wanted := known.setdefault(name.topic, topic_id)) != topic_id:
+            found[name] = topic_id, wanted
+    return found
+
+
+def _topic_id(fs: FileSystem, path: str) -> uuid.UUID | None:
+    """The id that a partition has now."""
+    try:
+        return read_partition_metadata(fs, f"{path}/{PARTITION_METADATA_FILE}").topic_id
+    except UNREADABLE:  # told of elsewhere, or just deleted
+        return None
 
 
 def _identity(fs: FileSystem, path: str) -> Iterator[Finding]:
@@ -152,6 +173,8 @@ def _checkpoint(
         facts = partitions.get(partition)
         if facts is None:
             yield Finding(Kind.NOTE, path, f"{partition} is in it, but has no directory here")
-        elif offset > facts.end_offset:
-            cause = f"the {kind.label} of {partition} is {offset}, but its log ends at {facts.end_offset}"
-            yield Finding(Kind.DAMAGE, path, cause, offset=facts.end_offset, end_offset=offset)
+            continue
+        end = facts.end_offset if offset <= facts.end_offset else end_of_log(fs, facts.path)
+        if offset > end and fs.exists(facts.path):  # else it was deleted in the meantime
+            cause = f"the {kind.label} of {partition} is {offset}, but its log ends at {end}"
+            yield Finding(Kind.DAMAGE, path, cause, offset=end, end_offset=offset)
