@@ -6,7 +6,7 @@ import json
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,9 @@ from tidelog.values import decoding as values_module
 from tidelog.values.decoding import ValueDecoder, ValueFormat, infer_struct, surely_fit, widen_struct
 from tidelog.values.json_reading import fit, parse
 from tidelog.values.json_types import check_struct, widen
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 STRUCT = pa.struct([("a", pa.int64()), ("b", pa.string()), ("c", pa.list_(pa.float64()))])
 JSON = ValueDecoder(ValueFormat.JSON, STRUCT)
@@ -170,6 +173,17 @@ def test_inference() -> None:
         infer_struct([b'{"id":1}', b'{"id":"one"}'])
     with pytest.raises(InvalidInputError, match="no JSON object to infer a schema from"):
         infer_struct([b"text", None])
+
+
+def test_of_names_that_differ_in_case_one_becomes_a_field(tmp_path: Path, spark: SparkSession) -> None:
+    """Spark does not read a file that has both."""
+    values = [b'{"a":1,"n":{"k":1}}', b'{"A":2}', b'{"a":3,"A":4}', b'{"n":{"K":5},"b":6}']
+    for chosen, invalid in ((values, [None, *values[1:]]), (values[2:3], values[2:3])):
+        struct = infer_struct(chosen)
+        decoded = ValueDecoder(ValueFormat.JSON, struct).decode(pa.array(chosen, pa.binary()))
+        assert decoded.columns[1].to_pylist() == invalid
+        pq.write_table(pa.table({"value": decoded.columns[0]}), tmp_path / "x.parquet")
+        assert spark.read.parquet(str(tmp_path / "x.parquet")).toArrow().num_rows == len(chosen)
 
 
 # ---- the types
@@ -397,6 +411,7 @@ def test_an_empty_object_and_an_empty_array_have_types_that_files_can_hold(tmp_p
             {"a": pa.int64(), "b": pa.struct([("c", pa.list_(pa.struct([("d", pa.int64())])))])},
         ),
         ("a", b"nope", {"a": pa.int64()}),
+        ("a", b'{"A":1,"b":1}', {"a": pa.int64(), "b": pa.int64()}),
     ],
 )
 def test_widening(before: str, value: bytes, after: dict[str, pa.DataType]) -> None:

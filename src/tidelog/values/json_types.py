@@ -11,7 +11,8 @@ decimal or a narrower one, and an object a map.
 
 A type is widened for a value that it does not hold: fields are added, whole numbers become wider or double,
 float becomes double, decimals get more digits. Nothing holds both a text and a number, or an object and
-anything else; `Misfit` says where.
+anything else; `Misfit` says where. Of names that differ only in case the first one becomes a field: Spark
+cannot read a table that has both.
 """
 
 from __future__ import annotations
@@ -63,7 +64,13 @@ def _widen_object(kind: pa.DataType, members: Members, where: str) -> pa.DataTyp
     if not (_types.is_null(kind) or _types.is_struct(kind)):
         raise Misfit(where)
     fields = {} if _types.is_null(kind) else {one.name: one.type for one in kind}
+    lowered: set[str] = set()
     for name, one in members:
+        if name not in fields:
+            lowered = lowered or {known.lower() for known in fields}
+            if name.lower() in lowered:
+                continue
+            lowered.add(name.lower())
         fields[name] = widen(fields.get(name, pa.null()), one, f"{where}.{name}")
     return pa.struct(list(fields.items()))
 
