@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import datetime
 import hashlib
 import hmac
-import ipaddress
 import ssl
 from pathlib import Path
 from typing import Any
@@ -15,11 +13,9 @@ from typing import Any
 import aiokafka
 import confluent_kafka
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from tests.broker.asking import request
+from tests.broker.certificates import make_certificate
 from tests.waiting import PATIENCE_S
 from tidelog.broker.authentication import MECHANISMS, Authenticator, AuthSession, Stage, parse_users
 from tidelog.broker.running import BrokerOptions, BrokerThread
@@ -161,33 +157,6 @@ def test_aiokafka_authenticates(tmp_path: Path) -> None:
 
     with BrokerThread(BrokerOptions(roots=[str(tmp_path)], listen=HERE, users=USERS)) as broker:
         assert asyncio.run(asyncio.wait_for(run(broker.bootstrap_servers), PATIENCE_S)) == 0
-
-
-def make_certificate(path: Path) -> None:
-    """A certificate for the loopback, signed by itself, and its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
-    now = datetime.datetime.now(datetime.UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(
-            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False
-        )
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    path.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-        + made.public_bytes(serialization.Encoding.PEM)
-    )
 
 
 def test_tls(tmp_path: Path) -> None:

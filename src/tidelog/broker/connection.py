@@ -44,11 +44,11 @@ class Service(Protocol):
     def answer(self, frame: bytes, connection: Connection) -> Pieces | Awaitable[Pieces | None] | None:
         """A request's response, in pieces; None for none. Raises to end the connection."""
 
-    def opened(self, connection: Connection) -> bool:
-        """Whether a connection is let in."""
+    def opened(self, connection: Connection) -> None:
+        """A client is there."""
 
     def closed(self, connection: Connection) -> None:
-        """A connection that was let in is gone."""
+        """It is gone."""
 
     @property
     def budget(self) -> Budget:
@@ -62,11 +62,10 @@ class Service(Protocol):
 class Connection(asyncio.BufferedProtocol):
     """A client's connection."""
 
-    def __init__(self, service: Service, listener: int = 0) -> None:
+    def __init__(self, service: Service, host: str = "127.0.0.1", listener: int = 0) -> None:
         self._service = service
-        self._listener = listener
         self._transport: asyncio.Transport | None = None
-        self.client = Client(listener=listener)
+        self.client = Client(host, listener=listener)
         self.state: Any = None
         """What authentication keeps of it."""
         self.max_frame_bytes = service.max_request_bytes
@@ -80,7 +79,6 @@ class Connection(asyncio.BufferedProtocol):
         self._writable = asyncio.Event()
         self._writable.set()
         self._is_reading = True
-        self._is_admitted = False
         self._is_closing = False
         self._is_finishing = False
         self.last_read = 0.0
@@ -92,15 +90,11 @@ class Connection(asyncio.BufferedProtocol):
     # The transport's side
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Let the client in, or not."""
+        """Begin."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        peer = transport.get_extra_info("peername")
-        self.client.host = peer[0] if isinstance(peer, tuple) else "local"
         self.last_read = asyncio.get_running_loop().time()
-        self._is_admitted = self._service.opened(self)
-        if not self._is_admitted:
-            transport.abort()
+        self._service.opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Let go of everything."""
@@ -111,9 +105,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._waits_for_memory:
             self._service.budget.forget(self._got_memory)
         self._give_back()
-        if self._is_admitted:
-            self._is_admitted = False
-            self._service.closed(self)
+        self._service.closed(self)
         self._buffer = bytearray()
         self._begin = self._end = 0
 

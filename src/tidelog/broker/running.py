@@ -24,6 +24,7 @@ from tidelog.broker.catalog import Catalog, ReadOnlyCatalog, StoreCatalog
 from tidelog.broker.context import Broker
 from tidelog.broker.executor import Executor
 from tidelog.broker.fetch_sessions import FetchSessions
+from tidelog.broker.listening import raise_descriptor_limit
 from tidelog.broker.metrics import MetricsServer
 from tidelog.broker.server import Server
 from tidelog.broker.settings import Endpoint, Settings, broker_config
@@ -141,6 +142,7 @@ async def _serve(options: BrokerOptions, ready: Callable[[Server], None]) -> Non
 
 def serve(options: BrokerOptions, ready: Callable[[Server], None] = lambda server: None) -> None:
     """Serve until SIGTERM or SIGINT; `ready` is called when clients can connect."""
+    raise_descriptor_limit()
     asyncio.run(_serve(options, ready))
 
 

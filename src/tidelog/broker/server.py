@@ -28,6 +28,7 @@ from tidelog.broker.handlers.produce import ConnectionLostError
 from tidelog.broker.handlers.registry import HANDLERS
 from tidelog.broker.handlers.versions import unsupported_api_versions
 from tidelog.broker.limits import Budget, Connections
+from tidelog.broker.listening import Listener
 from tidelog.broker.mapped_pages import MappedPages
 from tidelog.broker.metrics import Metrics, render
 from tidelog.broker.settings import Endpoint
@@ -50,7 +51,6 @@ _logger = logging.getLogger(__name__)
 _API_VERSIONS = 18
 _THREADS = 4
 _LOOK_S = 1.0
-_BACKLOG = 1024
 _STOP_LOOKS, _STOP_LOOK_S = 50, 0.02
 _STRANGERS_BYTES = 512 << 10
 """The largest request of a client that is not known yet."""
@@ -84,7 +84,7 @@ class Server:
         self.budget = Budget(settings.queued_max_request_bytes)
         self._admitted = Connections(settings.max_connections, settings.max_connections_per_ip)
         self._connections: set[Connection] = set()
-        self._servers: list[asyncio.Server] = []
+        self._listeners: list[Listener] = []
         self._keeper: asyncio.Task[None] | None = None
         self.endpoints: list[Endpoint] = []
         """Where it listens, once it does."""
@@ -106,17 +106,15 @@ class Server:
         """Listen at every address; the ports that were given out are in `endpoints`."""
         loop = asyncio.get_running_loop()
         self.broker.threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="tidelog-broker")
+        slow_s = self.broker.settings.tidelog_request_read_ms / 1000
         for number, wanted in enumerate(self._listen):
 
-            def connect(listener: int = number) -> Connection:
-                return Connection(self, listener)
+            def connect(host: str, listener: int = number) -> Connection:
+                return Connection(self, host, listener)
 
-            server = await loop.create_server(
-                connect, wanted.host or None, wanted.port, ssl=self._tls, backlog=_BACKLOG
-            )
-            self._servers.append(server)
-            port = server.sockets[0].getsockname()[1]
-            self.endpoints.append(Endpoint(wanted.host or "localhost", port))
+            listener = Listener(connect, self._admitted, tls=self._tls, handshake_s=max(slow_s, 0.001))
+            self._listeners.append(listener)
+            self.endpoints.append(Endpoint(wanted.host or "localhost", await listener.start(wanted)))
         self.broker.advertised = [self._advertised(one) for one in self.endpoints]
         self._keeper = loop.create_task(self._keep())
         if self._executor is not None:
@@ -131,8 +129,8 @@ class Server:
 
     async def stop(self) -> None:
         """Take no more connections and requests, let those that are being handled end, and close."""
-        for server in self._servers:
-            server.close()
+        for listener in self._listeners:
+            listener.stop()
         if self._keeper is not None:
             self._keeper.cancel()
         if self._executor is not None:
@@ -171,18 +169,15 @@ class Server:
 
     # Connections
 
-    def opened(self, connection: Connection) -> bool:
-        """Whether a connection is let in."""
-        if not self._admitted.admit(connection.client.host):
-            return False
+    def opened(self, connection: Connection) -> None:
+        """A client is there."""
         self._connections.add(connection)
         if self._authenticator is not None:
             connection.state = self._authenticator.session()
             connection.max_frame_bytes = min(_STRANGERS_BYTES, self.max_request_bytes)
-        return True
 
     def closed(self, connection: Connection) -> None:
-        """A connection that was let in is gone."""
+        """It is gone."""
         self._admitted.leave(connection.client.host)
         self._connections.discard(connection)
 
