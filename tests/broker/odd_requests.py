@@ -97,6 +97,12 @@ def partitions(name: str, count: int, *nodes: int) -> Odd:
     return "CreatePartitions", 3, {"topics": [wanted], "timeout": 30_000}
 
 
+def marker(producer: int, epoch: int, *topics: str, number: int = 0) -> Odd:
+    parts = [{"name": name, "partition_indexes": [number]} for name in topics]
+    said = {"producer_id": producer, "producer_epoch": epoch, "transaction_result": True, "topics": parts}
+    return "WriteTxnMarkers", 1, {"markers": [{**said, "coordinator_epoch": 0}]}
+
+
 def described(kind: int, name: str) -> Odd:
     resource = {"resource_type": kind, "resource_name": name, "configuration_keys": ["retention.ms"]}
     return "DescribeConfigs", 4, {"resources": [resource]}
@@ -368,4 +374,9 @@ ODD: dict[str, Odd] = {
     ),
     "a late handshake": ("SaslHandshake", 1, {"mechanism": "PLAIN"}),
     "a late token": ("SaslAuthenticate", 2, {"auth_bytes": b"x"}),
+    "a marker of nobody": marker(-1, 0, "t"),
+    "a marker of no epoch": marker(7, -1, "t"),
+    "a marker for no topic": marker(7, 0, "n"),
+    "a marker for no partition": marker(7, 0, "t", number=9),
+    "a marker with no partitions": marker(7, 0),
 }

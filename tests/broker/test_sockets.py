@@ -7,13 +7,14 @@ import socket
 import struct
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 import pytest
 
 from tests.broker.asking import batch, frame_of, request
 from tests.broker.sockets import answer, asked, connected, is_closed, still_serves
 from tests.waiting import wait_until
+from tidelog.broker.limits import Budget
 from tidelog.broker.wire.versions import APIS
 from tidelog.testing.brokers import TestBroker
 
@@ -108,6 +109,19 @@ def test_large_requests_and_responses_come_whole(kafka_broker: TestBroker) -> No
         assert found[-len(sent) + 21 :] == sent[21:]
 
 
+@pytest.mark.kafka_broker(config={"auto.create.topics.enable": "false"})
+def test_a_request_that_names_millions_ends_its_connection_only(kafka_broker: TestBroker) -> None:
+    names = struct.pack(">i", 2_000_000) + b"\0\1t" * 2_000_000
+    head = struct.pack(">hhih", 3, 1, 1, -1)
+    with connected(kafka_broker) as other, connected(kafka_broker) as client:
+        with suppress(ConnectionError):
+            client.sendall(struct.pack(">i", len(head) + len(names)) + head + names)
+        assert is_closed(client)
+        assert asked(other, request("ApiVersions", 3)).error_code == 0
+        many = request("Metadata", 1, topics=[{"name": "t"}] * 20_000)
+        assert len(asked(other, many).topics) == 20_000
+
+
 @pytest.mark.kafka_broker(config={"max.connections.per.ip": 3})
 def test_connections_of_one_address_are_limited(kafka_broker: TestBroker) -> None:
     with connected(kafka_broker) as first, connected(kafka_broker), connected(kafka_broker):
@@ -183,6 +197,43 @@ def test_large_requests_wait_for_memory(kafka_broker: TestBroker) -> None:
         assert asked(third, request("ApiVersions", 3)).error_code == 0
         with ThreadPoolExecutor(2) as threads:
             assert all(threads.map(lambda client: finished(client, frame[100_000:]), (first, second)))
+
+
+@pytest.mark.kafka_broker(
+    config={"queued.max.request.bytes": 1 << 20, "tidelog.request.read.ms": 10 * 60_000}
+)
+@pytest.mark.parametrize("beginning", [1000, 80_000])
+def test_who_is_slow_keeps_no_memory_that_others_wait_for(kafka_broker: TestBroker, beginning: int) -> None:
+    with ExitStack() as stack:
+        first = stack.enter_context(connected(kafka_broker))
+        asked(first, request("Metadata", 4, topics=[{"name": "t"}], allow_auto_topic_creation=True))
+        slow = [stack.enter_context(connected(kafka_broker)) for _ in range(5)]
+        for client in slow:
+            client.sendall(struct.pack(">i", 90 << 20) + bytes(beginning))
+        assert asked(first, request("ApiVersions", 3)).error_code == 0
+        part = {"index": 0, "records": batch(bytes(800_000))}
+        data = [{"name": "t", "partition_data": [part]}]
+        for _ in range(3):
+            done = asked(first, request("Produce", 9, acks=-1, timeout=1000, topic_data=data))
+            assert done.responses[0].partition_responses[0].error_code == 0
+
+
+def test_the_smallest_that_waits_for_memory_is_next() -> None:
+    budget, told = Budget(100), list[int]()
+
+    def take(size: int) -> bool:
+        return budget.take(size, lambda: told.append(size))
+
+    assert take(60)
+    assert not take(90)
+    assert not take(50)
+    assert take(40)
+    budget.give_back(60)
+    assert told == [50]
+    budget.give_back(40)
+    budget.give_back(50)
+    assert told == [50, 90]
+    assert not budget.is_short
 
 
 def finished(client: socket.socket, rest: bytes) -> bytes:

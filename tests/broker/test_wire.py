@@ -16,7 +16,7 @@ from tests.broker.asking import decoded, frame_of, request
 from tidelog.broker.context import Broker
 from tidelog.broker.handlers.versions import unsupported_api_versions
 from tidelog.broker.wire.encoding import Kind, encoder_of, varint
-from tidelog.broker.wire.lengths import check_of
+from tidelog.broker.wire.lengths import MOST_ITEMS, check_of
 from tidelog.broker.wire.requests import (
     MalformedRequestError,
     UnsupportedVersionError,
@@ -113,7 +113,7 @@ def test_lengths_that_lie_are_refused_before_anything_is_allocated(key: int) -> 
         schema: Any = load_request_schema(key, version)
         head = struct.pack(">hhih", key, version, 1, -1) + (b"\0" if schema.__flexible__ else b"")
         body = b"".join(map(bytes, encoder_of(schema)(sample(schema))))
-        assert check_of(schema)(body, 0) is body
+        assert check_of(schema)(body, 0, MOST_ITEMS) is body
         assert entity_reader(schema)(body, 0)[1] == len(body)
         for at in range(len(body)):
             for lie in (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x07", b"\x00\x01\x00\x00"):
@@ -140,10 +140,10 @@ def test_tagged_fields_that_are_not_known_are_ignored(key: int) -> None:
     for at in reversed([at for at, byte in enumerate(body) if byte == 0]):
         tried = frame[:at] + unknown + frame[at + 1 :]
         with contextlib.suppress(ValueError, IndexError, struct.error):
-            if check_of(schema)(tried, 0) == body:
+            if check_of(schema)(tried, 0, MOST_ITEMS) == body:
                 frame, put = tried, put + 1
     assert put == tag_sections(schema)
-    assert entity_reader(schema)(check_of(schema)(frame, 0), 0)[0] == message
+    assert entity_reader(schema)(check_of(schema)(frame, 0, MOST_ITEMS), 0)[0] == message
 
 
 def test_tagged_fields_that_are_not_known_go_from_within_known_ones() -> None:
@@ -153,7 +153,7 @@ def test_tagged_fields_that_are_not_known_go_from_within_known_ones() -> None:
     at = body.index(state)
     longer = state + b"\x01\x07\x02hi"
     frame = body[: at - 1] + bytes([len(longer)]) + longer + body[at + len(state) + 1 :]
-    assert check_of(schema)(frame, 0) == body
+    assert check_of(schema)(frame, 0, MOST_ITEMS) == body
 
 
 def test_unknown_versions_are_refused_in_a_form_that_can_be_read(broker: Broker) -> None:
@@ -180,3 +180,12 @@ def test_unknown_apis_get_an_error_and_keep_their_connection(key: int, version: 
     schema: Any = load_response_schema(key, min(version, {29: 3, 16: 5, 10: 6}[key]))
     read, _ = entity_reader(schema)(frame, 9)
     assert key == 10 or read.error_code == 35
+
+
+def test_items_are_counted_in_all_arrays() -> None:
+    topics = [{"name": "t", "partitions": [{"partition_index": n} for n in range(9)]} for _ in range(10)]
+    frame = frame_of(request("OffsetCommit", 8, group_id="g", topics=topics))[4:]
+    header = read_header(frame)
+    assert len(decode_request(header, frame, 100)[1].topics) == 10
+    with pytest.raises(MalformedRequestError, match="too many items"):
+        decode_request(header, frame, 99)

@@ -30,6 +30,8 @@ _logger = logging.getLogger(__name__)
 
 _LENGTH = struct.Struct(">i")
 _FIRST_BUFFER = 16 << 10
+_PACE_S = 1.0
+"""How long a request has had before its pace says something."""
 _SEND_BYTES = 256 << 10
 """Large pieces are handed to the transport in parts of this size: what a socket does not take is copied."""
 
@@ -182,9 +184,10 @@ class Connection(asyncio.BufferedProtocol):
             return None
         if size < 4 or size - 4 > self.max_frame_bytes:
             raise MalformedRequestError(f"a request of {size - 4} bytes")
-        if size > SMALL_BYTES and not self._taken and not self._take(size):
+        here = self._end - self._begin
+        if size > SMALL_BYTES and not self._taken and here >= SMALL_BYTES and not self._take(size):
             return None
-        if self._end - self._begin < size:
+        if here < size:
             self.begun_at = self.begun_at or self.last_read
             return None
         self.begun_at = None
@@ -206,6 +209,7 @@ class Connection(asyncio.BufferedProtocol):
     def _got_memory(self) -> None:
         self._waits_for_memory = False
         self._taken = self._frame_size() or 0
+        self.begun_at = asyncio.get_running_loop().time()  # the wait was not the client's fault
         self._go_on()
 
     def _give_back(self) -> None:
@@ -319,8 +323,15 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request is being handled."""
-        return self._task is not None
+        """Whether a request is being handled, or waits for memory."""
+        return self._task is not None or self._waits_for_memory
+
+    def is_behind(self, now: float, allowed_s: float) -> bool:
+        """Whether a request that has taken memory comes in too slowly to be here in the time that it has."""
+        if not self._taken or self.begun_at is None:
+            return False
+        spent_s = now - self.begun_at
+        return spent_s > _PACE_S and (self._end - self._begin) * allowed_s < self._taken * spent_s
 
     @property
     def transport(self) -> asyncio.Transport | None:

@@ -34,7 +34,7 @@ from tidelog.broker.effects import (
     WriteMarkers,
     carry_out,
 )
-from tidelog.broker.errors import RefusedError, code_of
+from tidelog.broker.errors import Code, RefusedError, code_of
 from tidelog.broker.settings import group_config, transaction_config
 from tidelog.errors import TidelogError, TopicExistsError, UnknownTopicOrPartitionError
 from tidelog.log.append.info import AppendOrigin
@@ -222,15 +222,11 @@ class Executor:
     def write_markers(self, effect: WriteMarkers) -> Mapping[Partition, ErrorCode]:
         """Append end-transaction markers; the errors of partitions that did not get theirs."""
         errors: dict[Partition, ErrorCode] = {}
-        batch = encode_end_txn_marker(
-            EndTxnMarker(effect.commit, effect.coordinator_epoch),
-            producer_id=effect.producer_id,
-            producer_epoch=effect.producer_epoch,
-            timestamp=self._broker.now_ms(),
-        )
+        batch: bytes | None = None
         for topic, number in effect.partitions:
             with _told() as failure:
                 log = self._existing(topic, number)
+                batch = batch or self._marker(effect)
                 log.partition.append(
                     batch,
                     origin=AppendOrigin.COORDINATOR,
@@ -240,6 +236,16 @@ class Executor:
             if failure:
                 errors[topic, number] = failure[0]
         return errors
+
+    def _marker(self, effect: WriteMarkers) -> bytes:
+        if effect.producer_id < 0 or effect.producer_epoch < 0:  # whatever a client may ask for
+            raise RefusedError(Code.UNKNOWN_SERVER_ERROR, "a marker needs a producer id and an epoch")
+        return encode_end_txn_marker(
+            EndTxnMarker(effect.commit, effect.coordinator_epoch),
+            producer_id=effect.producer_id,
+            producer_epoch=effect.producer_epoch,
+            timestamp=self._broker.now_ms(),
+        )
 
     def reserve_ids(self) -> tuple[int, int] | ErrorCode:
         """Reserve producer ids in the metadata."""

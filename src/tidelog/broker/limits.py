@@ -1,13 +1,16 @@
 """What clients may take of a broker: connections, in all and per address, and memory for large requests.
 
-Small requests are read without asking. A request above `SMALL_BYTES` takes its size from a budget while it is
-read and handled; where that is used up, its connection is not read from until others have finished. A request
-that has begun must come in within a time, so that nobody keeps the budget by being slow.
+Small requests are read without asking, and so is the beginning of a large one: a length alone takes nothing.
+With more than `SMALL_BYTES` of it here, a request takes its size from a budget while it is read and handled.
+Where that is used up, its connection is not read from until others have finished; the smallest is next. A
+request that has begun must come in within a time; while others wait for memory it has to keep pace, so that
+nobody keeps the budget by being slow.
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
+import bisect
+from collections import Counter
 from collections.abc import Callable
 
 __all__ = ["SMALL_BYTES", "Budget", "Connections"]
@@ -46,17 +49,22 @@ class Budget:
     def __init__(self, limit_bytes: int) -> None:
         self._limit = limit_bytes
         self.taken_bytes = 0
-        self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
+        self._waiting: list[tuple[int, Callable[[], None]]] = []  # the smallest first
+
+    @property
+    def is_short(self) -> bool:
+        """Whether somebody waits."""
+        return bool(self._waiting)
 
     def take(self, size: int, when_free: Callable[[], None]) -> bool:
         """Take so many bytes; False where there is no room: `when_free` is called when they are taken.
 
         One request is always let in, however large.
         """
-        if self._fits(size) and not self._waiting:
+        if self._fits(size) and not (self._waiting and self._waiting[0][0] <= size):
             self.taken_bytes += size
             return True
-        self._waiting.append((size, when_free))
+        bisect.insort(self._waiting, (size, when_free), key=lambda one: one[0])
         return False
 
     def _fits(self, size: int) -> bool:
@@ -64,12 +72,12 @@ class Budget:
 
     def forget(self, when_free: Callable[[], None]) -> None:
         """Wait no more."""
-        self._waiting = deque(one for one in self._waiting if one[1] != when_free)
+        self._waiting = [one for one in self._waiting if one[1] != when_free]
 
     def give_back(self, size: int) -> None:
         """Let go of bytes that were taken."""
         self.taken_bytes -= size
         while self._waiting and self._fits(self._waiting[0][0]):
-            waiting_size, when_free = self._waiting.popleft()
+            waiting_size, when_free = self._waiting.pop(0)
             self.taken_bytes += waiting_size
             when_free()

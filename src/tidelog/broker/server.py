@@ -81,6 +81,7 @@ class Server:
         broker.served = frozenset(api_named(name).key for name in served)
         settings = broker.settings
         self.max_request_bytes = settings.socket_request_max_bytes
+        self._most_items = settings.tidelog_request_max_items
         self.budget = Budget(settings.queued_max_request_bytes)
         self._admitted = Connections(settings.max_connections, settings.max_connections_per_ip)
         self._connections: set[Connection] = set()
@@ -164,6 +165,8 @@ class Server:
                     continue
                 if connection.begun_at is not None and now - connection.begun_at > slow_s:
                     connection.close("a request took too long to come in")
+                elif self.budget.is_short and connection.is_behind(now, slow_s):
+                    connection.close("a request came in slowly while others waited for memory")
                 elif 0 <= idle_s < now - connection.last_read:
                     connection.close("it was idle")
 
@@ -202,7 +205,7 @@ class Server:
         begin = time.perf_counter()
         try:
             header = read_header(frame)
-            api, request = decode_request(header, frame)
+            api, request = decode_request(header, frame, self._most_items)
         except UnsupportedVersionError:
             return self._unsupported(header)
         except MalformedRequestError:

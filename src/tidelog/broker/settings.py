@@ -12,6 +12,7 @@ from typing import Any
 
 from tidelog.broker.groups import GroupConfig
 from tidelog.broker.transactions import TransactionConfig
+from tidelog.broker.wire.lengths import MOST_ITEMS
 from tidelog.config import ConfigKey, ConfigType
 from tidelog.errors import ConfigError
 from tidelog.manager.brokerconfig import BrokerConfig
@@ -89,6 +90,9 @@ class Settings:
     )
     tidelog_request_read_ms: int = _row(
         "tidelog.request.read.ms", _INT, 30_000, 0, "Time for a request to come in once it has begun."
+    )
+    tidelog_request_max_items: int = _row(
+        "tidelog.request.max.items", _INT, MOST_ITEMS, 1, "Topics, partitions, keys in one request, in all."
     )
     fetch_max_bytes: int = _row(
         "fetch.max.bytes", _INT, 55 << 20, 1024, "The most one fetch is answered with."

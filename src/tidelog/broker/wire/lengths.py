@@ -5,6 +5,9 @@ would take all memory, and the process with it. So a request is walked first, by
 length must fit into what is left of the frame, and null must be allowed where it stands. Nothing is decoded
 or allocated on the way. What is wrong is a ValueError, or an IndexError or struct.error where the frame ends.
 
+Items of arrays are counted: a few megabytes may name millions of things, and whoever answers that has no time
+for others.
+
 Newer clients may send tagged fields that the schema does not know. Kafka ignores them, kio refuses them: they
 are cut out on the way.
 """
@@ -19,14 +22,28 @@ from typing import Any
 
 from tidelog.broker.wire.encoding import FIXED_FORMATS, Kind, varint
 
-__all__ = ["Check", "check_of", "skip_varint"]
+__all__ = ["MOST_ITEMS", "Check", "check_of", "skip_varint"]
 
-Check = Callable[[bytes, int], bytes]
-"""Takes a frame and where a message begins; returns the frame without tagged fields that are not known."""
+MOST_ITEMS = 50_000
+"""How many items the arrays of a request may have, all together; a setting may say otherwise."""
+
+Check = Callable[[bytes, int, int], bytes]
+"""Takes a frame, where a message begins, and how many items its arrays may have in all; returns the frame
+without tagged fields that are not known."""
 
 _Cut = tuple[int, int, bytes]
 """A piece of a frame, from where to where, and what stands there instead."""
-_Skip = Callable[[bytes, int, list[_Cut]], int]
+
+
+@dataclasses.dataclass(slots=True)
+class _Walk:
+    """What is noted on the way."""
+
+    items_left: int
+    cuts: list[_Cut] = dataclasses.field(default_factory=list)
+
+
+_Skip = Callable[[bytes, int, _Walk], int]
 """Takes a frame and where a value begins; returns where it ends. Adds what is to be cut out of it."""
 
 _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
@@ -37,14 +54,14 @@ _NULL_ENTITY = 0xFF
 @functools.cache
 def check_of(schema: Any) -> Check:
     """What checks a message of a schema."""
-    walk = _entity(schema, bool(schema.__flexible__))
+    skip = _entity(schema, bool(schema.__flexible__))
 
-    def check(frame: bytes, at: int) -> bytes:
-        cuts: list[_Cut] = []
-        end = walk(frame, at, cuts)
+    def check(frame: bytes, at: int, most_items: int) -> bytes:
+        walk = _Walk(most_items)
+        end = skip(frame, at, walk)
         if end > len(frame):
             raise ValueError(f"the request ends {end - len(frame)} bytes early")
-        return _edited(frame, 0, len(frame), cuts) if cuts else frame
+        return _edited(frame, 0, len(frame), walk.cuts) if walk.cuts else frame
 
     return check
 
@@ -92,9 +109,9 @@ def _entity(schema: type, flexible: bool) -> _Skip:
         steps.append(_tags(tagged))
     together = tuple(steps)
 
-    def skip(frame: bytes, at: int, cuts: list[_Cut]) -> int:
+    def skip(frame: bytes, at: int, walk: _Walk) -> int:
         for step in together:
-            at = step(frame, at, cuts)
+            at = step(frame, at, walk)
         return at
 
     return skip
@@ -106,7 +123,7 @@ def _size(kind: Kind) -> int:
 
 
 def _fixed(size: int) -> _Skip:
-    return lambda frame, at, cuts: at + size
+    return lambda frame, at, walk: at + size
 
 
 def _field(kind: Kind, flexible: bool) -> _Skip:
@@ -119,16 +136,16 @@ def _field(kind: Kind, flexible: bool) -> _Skip:
 
 def _item(kind: Kind, flexible: bool) -> _Skip:
     if kind.entity is not None:
-        walk = _entity(kind.entity, flexible)
-        return _nullable(walk) if kind.nullable and not kind.is_array else walk
+        entity = _entity(kind.entity, flexible)
+        return _nullable(entity) if kind.nullable and not kind.is_array else entity
     size = _SIZES.get(kind.name or "")
     if size is not None:
         return _fixed(size)
     return _bytes(_length(flexible, short=kind.name == "string"))
 
 
-def _nullable(walk: _Skip) -> _Skip:
-    return lambda frame, at, cuts: at + 1 if frame[at] == _NULL_ENTITY else walk(frame, at + 1, cuts)
+def _nullable(entity: _Skip) -> _Skip:
+    return lambda frame, at, walk: at + 1 if frame[at] == _NULL_ENTITY else entity(frame, at + 1, walk)
 
 
 def _length(flexible: bool, *, short: bool) -> Callable[[bytes, int], tuple[int, int]]:
@@ -148,7 +165,7 @@ def _length(flexible: bool, *, short: bool) -> Callable[[bytes, int], tuple[int,
 
 
 def _bytes(length: Callable[[bytes, int], tuple[int, int]]) -> _Skip:
-    def skip(frame: bytes, at: int, cuts: list[_Cut]) -> int:
+    def skip(frame: bytes, at: int, walk: _Walk) -> int:
         n, at = length(frame, at)
         if not -1 <= n <= len(frame) - at:
             raise ValueError(f"a length of {n} with {len(frame) - at} bytes left")
@@ -160,7 +177,7 @@ def _bytes(length: Callable[[bytes, int], tuple[int, int]]) -> _Skip:
 def _array(item: _Skip, size: int, flexible: bool, nullable: bool) -> _Skip:
     length = _length(flexible, short=False)
 
-    def skip(frame: bytes, at: int, cuts: list[_Cut]) -> int:
+    def skip(frame: bytes, at: int, walk: _Walk) -> int:
         n, at = length(frame, at)
         if n == -1:
             if not nullable:
@@ -168,17 +185,20 @@ def _array(item: _Skip, size: int, flexible: bool, nullable: bool) -> _Skip:
             return at
         if not 0 <= n * max(size, 1) <= len(frame) - at:  # an item has a byte at least
             raise ValueError(f"an array of {n} items with {len(frame) - at} bytes left")
+        walk.items_left -= n
+        if walk.items_left < 0:
+            raise ValueError("its arrays have too many items")
         if size:
             return at + n * size
         for _ in range(n):
-            at = item(frame, at, cuts)
+            at = item(frame, at, walk)
         return at
 
     return skip
 
 
 def _tags(tagged: Mapping[int, _Skip]) -> _Skip:
-    def skip(frame: bytes, at: int, cuts: list[_Cut]) -> int:
+    def skip(frame: bytes, at: int, walk: _Walk) -> int:
         count = frame[at]
         if not count:
             return at + 1
@@ -192,19 +212,20 @@ def _tags(tagged: Mapping[int, _Skip]) -> _Skip:
             before_size = at
             size, at = skip_varint(frame, at)
             end = at + size
-            walk = tagged.get(tag)
-            inner: list[_Cut] = []
-            if end > len(frame) or (walk is not None and walk(frame, at, inner) > end):
+            field = tagged.get(tag)
+            outer, walk.cuts = walk.cuts, []
+            if end > len(frame) or (field is not None and field(frame, at, walk) > end):
                 raise ValueError("a tagged field reaches beyond its request")
+            inner, walk.cuts = walk.cuts, outer
             if inner:
                 value = _edited(frame, at, end, inner)
                 known.append(frame[head:before_size] + varint(len(value)) + value)
-            elif walk is not None:
+            elif field is not None:
                 known.append(frame[head:end])
-            same = same and walk is not None and not inner
+            same = same and field is not None and not inner
             at = end
         if not same:
-            cuts.append((start, at, varint(len(known)) + b"".join(known)))
+            walk.cuts.append((start, at, varint(len(known)) + b"".join(known)))
         return at
 
     return skip

@@ -24,7 +24,7 @@ from kio.serial import entity_reader, entity_writer
 from kio.serial.errors import SerialError
 
 from tidelog.broker.wire.encoding import Pieces, encoder_of
-from tidelog.broker.wire.lengths import Check, check_of, skip_varint
+from tidelog.broker.wire.lengths import MOST_ITEMS, Check, check_of, skip_varint
 from tidelog.broker.wire.versions import APIS, Api
 
 __all__ = [
@@ -102,14 +102,14 @@ def _codec(key: int, version: int) -> _Codec:
     return _Codec(api, check_of(request), entity_reader(request), is_flexible, encoder_of(response), head)
 
 
-def decode_request(header: RequestHeader, frame: bytes) -> tuple[Api, Any]:
+def decode_request(header: RequestHeader, frame: bytes, most_items: int = MOST_ITEMS) -> tuple[Api, Any]:
     """The message of a request, as kio's dataclass; UnsupportedVersionError, MalformedRequestError."""
     codec = _codec(header.api_key, header.api_version)
     at = header.end
     try:
         if codec.flexible:
             at = _skip_tags(frame, at)
-        message, _ = codec.read(codec.check(frame, at), at)
+        message, _ = codec.read(codec.check(frame, at, most_items), at)
     except (SerialError, ValueError, LookupError, struct.error, ArithmeticError, TypeError) as error:
         raise MalformedRequestError(f"{codec.api.name} version {header.api_version}: {error}") from None
     return codec.api, message
