@@ -103,6 +103,19 @@ def marker(producer: int, epoch: int, *topics: str, number: int = 0) -> Odd:
     return "WriteTxnMarkers", 1, {"markers": [{**said, "coordinator_epoch": 0}]}
 
 
+def fetched(group: str, name: str = "t", **fields: Any) -> Odd:
+    wanted = {"group_id": group, "topics": [{"name": name, "partition_indexes": [0]}]}
+    said = {"member_id": None, "member_epoch": -1}
+    return "OffsetFetch", 9, {"groups": [wanted | said | fields]}
+
+
+def commit_in(name: str, *topics: str, group: str = "g") -> Odd:
+    part = {"partition_index": 0, "committed_offset": 1, "committed_leader_epoch": -1}
+    said = {"transactional_id": name, "group_id": group, "producer_id": 5, "producer_epoch": 0}
+    parts = [{"name": topic, "partitions": [part]} for topic in topics]
+    return "TxnOffsetCommit", 4, said | {"generation_id": -1, "member_id": "", "topics": parts}
+
+
 def described(kind: int, name: str) -> Odd:
     resource = {"resource_type": kind, "resource_name": name, "configuration_keys": ["retention.ms"]}
     return "DescribeConfigs", 4, {"resources": [resource]}
@@ -374,6 +387,11 @@ ODD: dict[str, Odd] = {
     ),
     "a late handshake": ("SaslHandshake", 1, {"mechanism": "PLAIN"}),
     "a late token": ("SaslAuthenticate", 2, {"auth_bytes": b"x"}),
+    "offsets of no group to a member": fetched("none", member_id="m", member_epoch=1),
+    "offsets of a topic without a name": fetched("g", ""),
+    "committed to no topic in no transaction": commit_in("x", "n"),
+    "committed to some topics in no transaction": commit_in("x", "n", "t"),
+    "committed to no topic in no group": commit_in("x", "n", group=""),
     "a marker of nobody": marker(-1, 0, "t"),
     "a marker of no epoch": marker(7, -1, "t"),
     "a marker for no topic": marker(7, 0, "n"),

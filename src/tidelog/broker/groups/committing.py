@@ -151,11 +151,10 @@ class Committing:
         return check
 
     def _refuse(self, asked: Request, code: ErrorCode) -> Reply:
-        """The same error for every partition of a commit."""
+        """The same error for every partition of a commit, but for those that there are not."""
         answers = _Commits()
-        for topic in asked.message.topics:
-            for part in topic.partitions:
-                answers.say(field(topic, "name", ""), field(topic, "topic_id"), part.partition_index, code)
+        for name, topic_id, part in self._known(asked.message, answers):
+            answers.say(name, topic_id, part.partition_index, code)
         return Reply(asked.ticket, respond(asked.message, topics=answers.told()))
 
     # ---- TxnOffsetCommit
@@ -163,6 +162,9 @@ class Committing:
     def check_transactional(self, asked: Request) -> Reply | None:
         """Why a TxnOffsetCommit is refused; None where it is not."""
         message = asked.message
+        answers = _Commits()
+        if not self._known(message, answers) and answers.told():
+            return Reply(asked.ticket, respond(message, topics=answers.told()))
         try:
             if not message.group_id:
                 raise Refused(ErrorCode.invalid_group_id)

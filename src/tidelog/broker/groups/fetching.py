@@ -45,8 +45,6 @@ def _group(table: GroupTable, wanted: Any, version: int, stable: bool) -> dict[s
     try:
         if group is not None:
             group.check_fetch(member_id, epoch)
-        elif member_id is not None and epoch >= 0:
-            raise Refused(ErrorCode.group_id_not_found)
     except Refused as refused:
         return told | {"error_code": refused.code}
     committed = table.offsets.of(wanted.group_id)
@@ -70,7 +68,9 @@ def _all(table: GroupTable, committed: Any, unstable: set[Partition], version: i
 
 def _topic(table: GroupTable, topic: Any, committed: Any, unstable: set[Partition]) -> dict[str, Any]:
     topic_id: UUID | None = field(topic, "topic_id")
-    name = field(topic, "name") or (table.topics.topic_name(topic_id) if topic_id else None)
+    name = field(topic, "name")
+    if name is None and topic_id is not None:
+        name = table.topics.topic_name(topic_id)
     if name is None:
         parts = [_said(number, ErrorCode.unknown_topic_id) for number in topic.partition_indexes]
         return {"name": "", "topic_id": topic_id, "partitions": parts}
