@@ -66,6 +66,7 @@ __all__ = [
     "LogLockedError",
     "LogOfflineError",
     "MissingLibraryError",
+    "OffsetDisorderError",
     "OffsetOutOfRangeError",
     "OffsetsOutOfOrderError",
     "OutOfOrderSequenceError",
@@ -141,6 +142,10 @@ class BadLengthError(CorruptRecordError):
 
 class ChecksumError(CorruptRecordError):
     """The stored CRC is not that of the bytes."""
+
+
+class OffsetDisorderError(CorruptRecordError):
+    """Offsets that the batches around them, or the names of the files, contradict."""
 
 
 class UnknownMagicError(CorruptRecordError):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -91,20 +92,20 @@ class DamagedLog:
     def is_ambiguous(self, fact: Fact) -> bool:
         """Whether nothing tells that a record is not one of the log.
 
-        No checksum covers a base offset: if that of the last batch is damaged, or there are gaps anyway,
-        nothing contradicts it. And a batch inside a damaged batch whose header is gone looks like any other.
+        No checksum covers a base offset: if one is damaged, and all that is around it is, or the log ends
+        there, or there are gaps anyway, nothing contradicts it (that offsets grow, and that no intact record
+        is missing, is checked besides). A batch in a damaged one whose header is gone looks like any other.
         """
+        return any(
+            (fact[1] == b"forged" and b"forged" in batch.data) or fact[1:] in [own[1:] for own in batch.facts]
+            for batch in self.damaged()
+        )
+
+    def damaged(self) -> Iterator[Batch]:
+        """The batches that something happened to."""
         for segment in self.segments:
             intact = segment.intact()
-            for batch in segment.batches:
-                if batch in intact:
-                    continue
-                if fact[1] == b"forged" and b"forged" in batch.data:
-                    return True
-                if fact[1] in [own[1] for own in batch.facts]:
-                    is_wrapper = batch.data[16] < 2 and batch.data[17] & 7
-                    return bool(is_wrapper) or self.has_gaps or batch is self.segments[-1].batches[-1]
-        return False
+            yield from (batch for batch in segment.batches if batch not in intact)
 
     def write(self, directory: Path) -> Path:
         """The files, with the offset indexes of the undamaged log."""

@@ -135,6 +135,22 @@ def test_damage_in_a_log_that_was_just_written_is_damage(tmp_path: Path) -> None
         tidelog.scan(log.parent).read_all()
 
 
+@pytest.mark.parametrize("also_hurt", [False, True])
+def test_a_wrong_offset_in_a_log_that_was_just_written_is_damage(tmp_path: Path, also_hurt: bool) -> None:
+    """Its batch is sound; whether it fits is for the next one to tell, which may be damaged, too."""
+    log = make_log(tmp_path / "t-0", 10)
+    data = bytearray(log.read_bytes())
+    table = scan_batches(bytes(data)).table
+    data[4] ^= 0x40
+    if also_hurt:
+        data[int(table.position[1]) + 70] ^= 1
+    log.write_bytes(data)
+    with pytest.raises(CorruptRecordError):
+        tidelog.scan(log.parent).read_all()
+    read = tidelog.scan(log.parent, corrupt="skip", on_loss=lambda loss: None).read_all()
+    assert read["offset"].to_pylist()[-1] == int(table.last_offset[-1])
+
+
 @pytest.mark.parametrize("change", ["cut", "cut in a batch", "written anew"])
 @pytest.mark.parametrize("hurt", [None, 0, 10])
 def test_damage_is_skipped_and_changes_are_told(tmp_path: Path, hurt: int | None, change: str) -> None:

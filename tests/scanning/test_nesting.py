@@ -11,6 +11,10 @@ import tidelog
 from tidelog import Record
 from tidelog.doctor.mending import take_out
 from tidelog.log import Log
+from tidelog.records import encode_records
+from tidelog.records.legacy_builder import encode_legacy_records
+from tidelog.scanning.losses import Loss
+from tidelog.types import Codec
 
 LENGTH, CRC, MAGIC, VALUE = 8, 17, 16, 90
 HARM = [(LENGTH, 0x10), (LENGTH + 3, 0x10), (LENGTH + 2, 0x40), (MAGIC, 0x10), (CRC, 0x10), (VALUE, 0x10)]
@@ -86,3 +90,53 @@ def test_a_batch_between_two_damaged_ones_is_kept(
     harm(log, starts[3] + after, other)
     read, kept = found_offsets(log)
     assert read == kept == [0, 1, 2, 6, 7, 8, 12, 13, 14]
+
+
+def legacy(directory: Path, *messages: bytes) -> tuple[Path, list[int]]:
+    """A log of old messages, and where each begins."""
+    directory.mkdir()
+    log = directory / f"{0:020}.log"
+    log.write_bytes(b"".join(messages))
+    starts = [0]
+    for one in messages:
+        starts.append(starts[-1] + len(one))
+    return log, starts
+
+
+def test_lengths_of_several_damaged_batches_are_followed(tmp_path: Path) -> None:
+    """Of the second one, which holds a batch, nothing is damaged but its base offset and its value."""
+    value = b"<" + bytes(encode_records([Record(b"forged")], base_offset=2)) + b">"
+    values = [b"zero" * 9, value, b"two"]
+    messages = [encode_legacy_records([Record(one)], magic=1, base_offset=n) for n, one in enumerate(values)]
+    log, starts = legacy(tmp_path / "t-0", *messages)
+    harm(log, starts[0] + 40, 1)
+    for at in (3, 34):
+        harm(log, starts[1] + at, 1)
+    assert found_offsets(log)[0] == [2]
+
+
+def test_a_stale_header_before_sound_batches_hides_none(tmp_path: Path) -> None:
+    """A copy of a batch's header, and the batch itself after it: they have the same offsets."""
+    records = [Record(b"value %d" % n * 20) for n in range(5)]
+    log, starts = batches(tmp_path / "t-0", *[records] * 3)
+    data = log.read_bytes()
+    log.write_bytes(data[: starts[1]] + data[starts[1] : starts[1] + 80] + b"stale" * 7 + data[starts[1] :])
+    assert found_offsets(log) == (list(range(15)), list(range(15)))
+
+
+def test_a_wrapper_whose_offset_is_damaged_is_a_loss_of_its_own(tmp_path: Path) -> None:
+    """Its records have their own offsets; what it says of itself would outdo all that follows."""
+    large = [Record(bytes([n]) * 900) for n in range(3)]
+    messages = [
+        encode_legacy_records([Record(b"a")], magic=0, base_offset=0),
+        encode_legacy_records(large, magic=0, base_offset=1, codec=Codec.GZIP),
+        encode_legacy_records([Record(b"b")], magic=0, base_offset=4),
+    ]
+    log, starts = legacy(tmp_path / "t-0", *messages)
+    harm(log, starts[1] + 5, 4)
+    losses: list[Loss] = []
+    read = tidelog.scan(log.parent, corrupt="skip", on_loss=losses.append).read_all()
+    assert read["offset"].to_pylist() == [0, 4]
+    (loss,) = losses
+    assert (loss.first_offset, loss.end_offset) == (1, 4)
+    assert "its records end at 3" in loss.reason

@@ -208,11 +208,11 @@ def _resume(data: memoryview, position: int, fault: Exception | None, expected: 
     while found is not None:
         chain = scan_batches(data, start=found).table
         if not is_nested(
-            bytes(data[position : position + HEAD_BYTES]),
+            lambda at: bytes(data[at : at + HEAD_BYTES]),
             position,
             range(found, chain.end),
             expected,
-            int(chain.base_offset[0]),
+            range(int(chain.base_offset[0]), int(chain.last_offset[-1]) + 1),
             lambda at: _goes_on(data, at, range(expected, limit)),
         ):
             return found

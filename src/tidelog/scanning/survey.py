@@ -2,7 +2,8 @@
 
 1. Every batch whose checksum holds is found (`records.resync`); between them lies damage.
 2. Batches that lie in a value of a damaged one (`records.nesting`) are none of the segment's.
-3. No checksum covers a base offset. Batches that follow each other without a gap make a run. Runs that
+3. No checksum covers a base offset. A compressed message of magic 0 whose records end at another offset than
+   it says is damaged. Batches that follow each other without a gap make a run. Runs that
    contradict each other (a flipped bit in a base offset, stale bytes from elsewhere in the file) cannot all
    be right: of all ways to choose runs with growing offsets, the one that keeps the most bytes is taken.
    A single run that fits exactly where it was left out speaks for its neighbours; so does a first run that
@@ -83,9 +84,16 @@ class _Runs:
     def add(self, window: Window, floor: int, limit: int) -> None:
         """Take in the next batches."""
         table = window.table
-        last, first = table.last_offset, _first_offsets(window)
-        bad = (first < floor) | (last < first) | (last >= limit)
-        for at in np.flatnonzero(bad).tolist():
+        last = table.last_offset
+        first, decoded = _decoded_offsets(window)
+        other = decoded != last
+        for at in np.flatnonzero(other).tolist():
+            self.reasons[int(table.position[at])] = (
+                f"the message has offset {last[at]}, but its records end at {decoded[at]}"
+            )
+        wrong = (first < floor) | (last < first) | (last >= limit)
+        bad = wrong | other
+        for at in np.flatnonzero(wrong).tolist():
             self.reasons[int(table.position[at])] = (
                 f"the batch has offsets {first[at]} to {last[at]}, which are not those of its segment"
             )
@@ -106,17 +114,18 @@ class _Runs:
         return _merged(runs, runs[1:, 2] == runs[:-1, 3] + 1)
 
 
-def _first_offsets(window: Window) -> Int64s:
-    """The first offset of each batch: a compressed message of magic 0 or 1 is decoded to know it."""
+def _decoded_offsets(window: Window) -> tuple[Int64s, Int64s]:
+    """The first and last offsets of batches: compressed messages of magic 0 and 1 are decoded for them."""
     table = window.table
-    first = table.base_offset.copy()
+    first, last = table.base_offset.copy(), table.last_offset.copy()
     for at in np.flatnonzero((table.magic < 2) & (table.codec != 0)).tolist():
         try:
             inner = decode_batches(window.data, table[at : at + 1], columns=("offset",), origin=window.origin)
         except CorruptRecordError:
             continue  # whoever decodes it will tell
-        first[at] = inner.column("offset")[0].as_py() if inner.num_rows else first[at]
-    return first
+        if inner.num_rows:
+            first[at], last[at] = (inner.column("offset")[n].as_py() for n in (0, -1))
+    return first, last
 
 
 def _merged(runs: Int64s, follows: npt.NDArray[np.bool_]) -> Int64s:
@@ -164,19 +173,22 @@ def _without_nested(runs: _Runs, source: ByteSource, end: int, floor: int) -> In
     starts = {int(block[0, 0]) for block in blocks}
     kept, position, expected = [], 0, floor
     for block in blocks:
-        place, first = range(int(block[0, 0]), int(block[-1, 1])), int(block[0, 2])
+        place, offsets = (
+            range(int(block[0, 0]), int(block[-1, 1])),
+            range(int(block[0, 2]), int(block[-1, 3]) + 1),
+        )
         if place.start > position and is_nested(
-            bytes(source.read(position, HEAD_BYTES)),
+            lambda at: bytes(source.read(at, HEAD_BYTES)),
             position,
             place,
             expected,
-            first,
+            offsets,
             lambda at: at == end or at in starts,
         ):
             runs.reasons[place.start] = "the batch is part of a value of a damaged batch"
         else:
             kept.append(block)
-            position, expected = place.stop, int(block[-1, 3]) + 1
+            position, expected = place.stop, offsets.stop
     return np.concatenate(kept) if kept else np.empty((0, 4), np.int64)
 
 

@@ -16,7 +16,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from tidelog.errors import CorruptRecordError, DataLossError, TidelogError, TornBatchError
+from tidelog.errors import (
+    CorruptRecordError,
+    DataLossError,
+    OffsetDisorderError,
+    TidelogError,
+    TornBatchError,
+)
 from tidelog.log.read.committed import Aborted, committed
 from tidelog.records.batches import BatchTable, first_disorder
 from tidelog.records.chunks import ChunkDecoder
@@ -141,7 +147,14 @@ def settled(task: ScanTask, view: FileView, windows: Iterator[Window]) -> Iterat
 def _told(task: ScanTask, view: FileView, error: CorruptRecordError) -> TidelogError:
     return (
         changed_meanwhile(task)
-        if was_changed(task.source, view, error, task.planned_ns, lambda: open_view(task))
+        if was_changed(
+            task.source,
+            view,
+            error,
+            task.planned_ns,
+            lambda: open_view(task),
+            range(_floor(task), task.next_base),
+        )
         else error
     )
 
@@ -269,9 +282,9 @@ def _floor(task: ScanTask) -> int:
     return 0 if name is None else name.offset
 
 
-def _disorder(table: BatchTable, bad: int, source: str) -> CorruptRecordError:
+def _disorder(table: BatchTable, bad: int, source: str) -> OffsetDisorderError:
     base, last = int(table.base_offset[bad]), int(table.last_offset[bad])
-    return CorruptRecordError(
+    return OffsetDisorderError(
         f"the batch has offsets {base} to {last}, which its neighbours contradict",
         position=int(table.position[bad]),
         offset=base,
