@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelog.manager.reconciling.copies import Copy, Int64s, Row
-from tidelog.manager.reconciling.lineage import Lineage, agreed_end, joined
+from tidelog.manager.reconciling.lineage import Lineage, agreed_end, is_apart, joined
 from tidelog.scanning.tasks import NO_END
 
 __all__ = ["Block", "Conflict", "History", "choose", "decide", "merge"]
@@ -48,6 +48,8 @@ class History:
     """The offset up to which cleaning has taken records out of some copy; -1: of none."""
     whole_from: tuple[int, ...]
     """By copy: from which offset on it is whole up to `cleaned_end`; NO_END: nowhere."""
+    apart: frozenset[int] = frozenset()
+    """The copies of which only what they know to be committed counts."""
 
     @property
     def winner(self) -> Copy:
@@ -62,13 +64,18 @@ def decide(copies: Sequence[Copy]) -> History:
     )
     lineage = copies[order[0]].lineage
     agreed = [0] * len(copies)
+    apart = set()
     for number in order:
         own = copies[number].lineage
         agreed[number] = min(agreed_end(lineage, own), own.end)
+        mark = copies[number].partition.high_watermark
+        if mark is not None and mark < agreed[number] and is_apart(lineage, own):
+            agreed[number] = mark
+            apart.add(number)
         lineage = joined(lineage, own, agreed[number])
     cleaned_end = max(min(one.cleaned_end, agreed[one.number]) for one in copies)
     whole = tuple(_whole_from(one, agreed[one.number], cleaned_end) for one in copies)
-    return History(tuple(copies), tuple(order), lineage, tuple(agreed), cleaned_end, whole)
+    return History(tuple(copies), tuple(order), lineage, tuple(agreed), cleaned_end, whole, frozenset(apart))
 
 
 def _whole_from(copy: Copy, agreed: int, cleaned_end: int) -> int:

@@ -8,6 +8,8 @@ the epoch as both have. From that follows:
 2. Another copy agrees with it up to the end, in either of them, of the newest epoch that both know. That is
    what a follower finds out with OffsetForLeaderEpoch. What the copy has behind it, an election cut off.
 3. What the winner does not tell (it starts later, or is damaged) the next best copy does, and so on.
+4. Where a copy ends before the oldest epoch begins that the history knows, no epoch tells whether it agrees.
+   Only what it knows to be committed counts: what lies below its high watermark.
 
 A copy's epochs come from its sound batches. `leader-epoch-checkpoint` adds epochs that have left no sound
 batch, unless it contradicts the batches. No checksum covers the epoch in a batch: where epochs go back, the
@@ -27,7 +29,7 @@ import numpy.typing as npt
 
 from tidelog.storage import EpochEntry
 
-__all__ = ["EpochRun", "EpochStart", "Lineage", "agreed_end", "joined", "lineage_of"]
+__all__ = ["EpochRun", "EpochStart", "Lineage", "agreed_end", "is_apart", "joined", "lineage_of"]
 
 Int64s = npt.NDArray[np.int64]
 
@@ -160,6 +162,14 @@ def agreed_end(winner: Lineage, other: Lineage) -> int:
             if common < one.epoch < following and earliest <= one.start < latest:
                 agreed = max(agreed, min(latest, other.end_of(one.epoch)[1]))
     return agreed
+
+
+def is_apart(winner: Lineage, other: Lineage) -> bool:
+    """Whether a history ends before the oldest epoch begins that the winner's knows: they may have parted."""
+    if not other.epochs or not winner.epochs:
+        return False
+    first = winner.epochs[0]
+    return other.last_epoch < first.epoch and other.end < first.start
 
 
 def joined(winner: Lineage, other: Lineage, agreed: int) -> Lineage:

@@ -146,16 +146,23 @@ class Ledger:
             copy = self.history.copies[number]
             agreed = self.history.agreed[number]
             mark = copy.partition.high_watermark or 0
-            epochs = self.history.lineage.epochs_at(np.array([max(agreed, first)], np.int64))
-            reason = (
-                f"leader epoch {int(epochs[0])} began at offset {agreed} without them"
-                if agreed < self.history.lineage.end
-                else f"the history of leader epoch {self.history.lineage.last_epoch} ends at offset {agreed}"
-            )
+            reason = self._why_left(number, first)
             committed = mark > max(first, agreed)
             if committed:
                 reason += f"; its high watermark is {mark}: the election was unclean"
             yield Truncated(copy.name, first, end, batches, records, committed, reason)
+
+    def _why_left(self, number: int, first: int) -> str:
+        lineage, agreed = self.history.lineage, self.history.agreed[number]
+        if number in self.history.apart:
+            return (
+                f"its high watermark is {agreed}, and no other copy knows its later leader epochs: nothing "
+                "tells whether they were committed"
+            )
+        if agreed < lineage.end:
+            epoch = int(lineage.epochs_at(np.array([max(agreed, first)], np.int64))[0])
+            return f"leader epoch {epoch} began at offset {agreed} without them"
+        return f"the history of leader epoch {lineage.last_epoch} ends at offset {agreed}"
 
     def _note_ranges(self, chosen: Int64s) -> None:
         winner = self.history.winner
