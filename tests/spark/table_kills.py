@@ -201,7 +201,7 @@ def main() -> None:
                     state |= {} if is_deleted[n] else {place: first + n}
         written = sorted((partition, offset) for (partition, _), offset in state.items())
         aim = dice.randint(0, 2)
-        last = dice.randint(1, steps[aim]) if steps and dice.random() < 0.8 else 0
+        last = dice.randint(1, max(steps[aim], 1)) if steps and dice.random() < 0.8 else 0
         lived, told = in_child(lambda chosen=(aim, last): export_until(base, kind, way, *chosen))
         if lived:
             steps = json.loads(told)

@@ -302,6 +302,67 @@ def test_fields_come_and_go_with_defaults_and_aliases() -> None:
     ]
 
 
+def default_of(kind: Any, default: Any, *, portable: bool = False) -> tuple[Any, bytes | None, str | None]:
+    """What becomes of a value whose writer did not have a field with this default."""
+    old, new = versions("int", "int")
+    new["fields"].append({"name": "y", "type": kind, "default": default})
+    sources = {f"{n}.avsc": json.dumps(one) for n, one in enumerate((old, new), 1)}
+    wanted = [Schema(AVRO, text, n) for n, text in enumerate(sources.values(), 1)]
+    made = AvroVersions(DirectorySchemas("test", sources), wanted, {}, portable)
+    first, second = decoded(
+        ColumnDecoder("value", Framing.CONFLUENT, made),
+        [frame(1, encode({"x": 1}, old)), frame(9, b"")],
+    )
+    assert second[2] == "schema 9 is unknown"
+    return first
+
+
+LARGE = {"type": "bytes", "logicalType": "decimal", "precision": 60, "scale": 2}
+
+
+def test_defaults_are_of_the_branch_that_they_fit() -> None:
+    assert default_of(["string", "int"], 5)[0]["y"] == {"member_string": None, "member_int": 5}
+    assert default_of(["null", "int"], 5)[0]["y"] == 5
+    assert default_of(LARGE, "\x01")[0]["y"] == Decimal("0.01")
+    assert default_of(LARGE, "\x01", portable=True)[0]["y"] == b"\1"  # Spark has no such decimals
+
+
+@pytest.mark.parametrize(
+    ("kind", "default"),
+    [
+        ("int", "abc"),
+        ("int", 1 << 40),
+        ("string", 5),
+        ("boolean", "true"),
+        ("bytes", "\u1234"),
+        ({"type": "fixed", "name": "F", "size": 2}, "a"),
+        ({"type": "array", "items": "int"}, 5),
+        ({"type": "map", "values": "int"}, []),
+        ({"type": "record", "name": "Q", "fields": [{"name": "a", "type": "int"}]}, 7),
+        ({"type": "long", "logicalType": "timestamp-millis"}, 1 << 62),
+    ],
+)
+def test_a_default_of_another_type_concerns_only_values_that_need_it(kind: Any, default: Any) -> None:
+    """Registries take schemas that Avro would not."""
+    value, bad, error = default_of(kind, default)
+    assert (value, bad) == (None, frame(1, b"\2"))
+    assert "the default of y is not of its type" in (error or "")
+
+
+def test_decimals_of_two_branches_stay_apart_when_a_union_grows() -> None:
+    fixed = {"type": "fixed", "name": "F", "size": 8, "logicalType": "decimal", "precision": 9, "scale": 2}
+    large = {"type": "bytes", "logicalType": "decimal", "precision": 30, "scale": 9}
+    schemas = versions([fixed, large], [fixed, large, "boolean"])
+    raw = [
+        encode({"x": (at, one)}, schemas[0])
+        for at, one in ((0, Decimal("1.25")), (1, Decimal("0.000000001")))
+    ]
+    rows = decoded(decoder(*schemas), [frame(1, one) for one in raw])
+    assert [error for _, _, error in rows] == [None, None]
+    assert [row[0]["x"]["member_F"] for row in rows] == [Decimal("1.25"), None]
+    assert [row[0]["x"]["member_bytes"] for row in rows] == [None, Decimal("0.000000001")]
+
+
 def test_a_schema_that_does_not_fit_the_column_goes_to_the_dead_letters() -> None:
     schemas = versions(
         "string", {"type": "record", "name": "S", "fields": []}, {"type": "array", "items": "int"}

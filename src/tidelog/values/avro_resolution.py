@@ -8,16 +8,16 @@ columns may be null, so a field without a default is null. An enum is text, so n
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidelog.values.avro_defaults import default_scalar
 from tidelog.values.avro_schema import AvroField, AvroType
-from tidelog.values.avro_types import arrow_type, member_names
+from tidelog.values.avro_types import arrow_type
 from tidelog.values.conforming import validity
 from tidelog.values.json_reading import Misfit
 
@@ -118,7 +118,8 @@ def _wider_decimal(old: AvroType, new: AvroType, where: str) -> AvroType:
     precision = max(old.precision - old.scale, new.precision - new.scale) + scale
     if precision > max(38, old.precision, new.precision):
         raise Misfit(f"{where} is a decimal of more than {precision - 1} digits")
-    return AvroType("bytes", logical="decimal", precision=precision, scale=scale)
+    # The name stays: it tells which branch of a union this is.
+    return replace(new, precision=precision, scale=scale)
 
 
 def _join_records(old: AvroType, new: AvroType, where: str) -> AvroType:
@@ -246,7 +247,7 @@ class _Fitter:
         kind = self._type(one.type)
         if not one.has_default or one.default is None:
             return pa.nulls(rows, kind)
-        return pa.repeat(pa.scalar(default_value(one.default, one.type), kind), rows)
+        return pa.repeat(default_scalar(one, portable=self._portable), rows)
 
     def _items(self, array: pa.Array, writer: AvroType, reader: AvroType) -> tuple[pa.Array, Bools | None]:
         assert writer.items is not None
@@ -309,42 +310,3 @@ def _either(one: Bools | None, other: Bools | None) -> Bools | None:
     if one is None or other is None:
         return other if one is None else one
     return one | other
-
-
-def default_value(default: Any, kind: AvroType) -> Any:
-    """A default as the schema has it, as Arrow takes it; the default of a union is of its first branch."""
-    if kind.kind == "union":
-        first = kind.branches[0]
-        found = default_value(default, first)
-        if len(kind.members) < 2 or found is None:
-            return found
-        return {
-            name: found if one is first else None
-            for name, one in zip(member_names(kind), kind.members, strict=True)
-        }
-    if default is None or kind.is_recursive:
-        return None
-    if kind.kind in ("bytes", "fixed"):
-        raw = str(default).encode("latin-1")
-        return raw if not kind.logical else _logical_bytes(raw, kind)
-    if kind.kind == "record":
-        return {one.name: default_value(default.get(one.name, one.default), one.type) for one in kind.fields}
-    if kind.kind == "array" and kind.items is not None:
-        return [default_value(one, kind.items) for one in default]
-    if kind.kind == "map" and kind.items is not None:
-        return [(name, default_value(one, kind.items)) for name, one in default.items()]
-    if kind.logical.endswith("-millis") and kind.kind == "long":
-        return default * 1000
-    return default
-
-
-def _logical_bytes(raw: bytes, kind: AvroType) -> Any:
-    from decimal import Decimal
-    from uuid import UUID
-
-    if kind.logical == "decimal":
-        return Decimal(int.from_bytes(raw, "big", signed=True)).scaleb(-kind.scale)
-    if kind.logical == "uuid":
-        return str(UUID(bytes=raw))
-    months, days, ms = (int.from_bytes(raw[n : n + 4], "little") for n in (0, 4, 8))
-    return {"months": months, "days": days, "milliseconds": ms}
