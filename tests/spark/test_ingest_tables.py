@@ -282,3 +282,11 @@ def test_a_file_that_is_gone_or_damaged_is_told(tmp_path: Path) -> None:
     pq.write_table(pa.table({"value": [["a"]]}), tmp_path / "list.parquet")
     with pytest.raises(InvalidInputError, match=r"list.parquet cannot be read"):
         next(read_rows(AddedFile(str(tmp_path / "list.parquet"), 12), columns))
+
+
+def test_times_that_spark_wrote_as_int96_are_those_of_any_century(tmp_path: Path) -> None:
+    times = pa.array([-62_135_596_800_000_000, 0, 253_402_300_799_999_999, None], pa.timestamp("us", "UTC"))
+    pq.write_table(pa.table({"at": times}), tmp_path / "int96.parquet", use_deprecated_int96_timestamps=True)
+    columns = pa.schema([pa.field("at", times.type)])
+    (batch,) = read_rows(AddedFile(str(tmp_path / "int96.parquet"), 1), columns)
+    assert batch.column(0).equals(times)

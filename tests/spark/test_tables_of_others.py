@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
@@ -13,6 +15,7 @@ import tidelog
 import tidelog.spark
 from tests.spark.in_process import LocalSpark
 from tests.spark.test_tables import Kind, make_topic, numbers, values
+from tests.spark.writer import LogWriter
 from tidelog.errors import DataLossError, InvalidInputError
 from tidelog.records import Record
 
@@ -61,6 +64,32 @@ def export(kind: Kind, **more: Any) -> int:
     """How many records were exported."""
     report = kind.export(SPARK, kind.directory / "log", value_format="string", **more).toArrow()
     return sum(report["records"].to_pylist())
+
+
+def test_times_of_any_year_are_exported(kind: Kind) -> None:
+    """Of clocks that count microseconds, say."""
+    times = [0, 253_402_300_799_999, 253_402_300_800_000, 1_700_000_000_000_000]
+    writer = LogWriter(kind.directory / "log", "events", 0)
+    for number, time in enumerate(times):
+        writer.append(numbers(number, number + 1), timestamp=time)
+    assert export(kind) == len(times)
+    writer.append(numbers(len(times), 10))
+    assert export(kind) == 10 - len(times)
+    assert values(kind) == list(range(10))
+    found = kind.polars().filter(pl.col("timestamp") > datetime(9999, 12, 31, tzinfo=UTC))
+    assert found.select("offset").collect()["offset"].sort().to_list() == [1, 2, 3]
+    tidelog.spark.merge_files(SPARK, kind.target, format=kind.format, table_options=kind.options)
+    assert values(kind) == list(range(10))
+
+
+def test_files_without_the_columns_of_an_export_are_not_merged(tmp_path: Path) -> None:
+    kind = Kind("iceberg", tmp_path)
+    make_topic(kind.directory / "log", 1)
+    assert export(kind) == 1
+    with kind.iceberg().update_schema() as update:
+        update.rename_column("offset", "number")
+    with pytest.raises(InvalidInputError, match=r"has no column offset"):
+        tidelog.spark.merge_files(SPARK, kind.target, format="iceberg", table_options=kind.options)
 
 
 def test_a_table_without_partitions_is_read_back(kind: Kind) -> None:

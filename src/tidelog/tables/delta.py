@@ -188,7 +188,7 @@ class Delta:
                 commit_properties=None if buckets is None else CommitProperties(app_transactions=buckets),
             )
         except DeltaError:
-            if not DeltaTable.is_deltatable(self.name, self._options or None):
+            if self._load() is None:
                 raise
             raise overtaken(self.name) from None
 

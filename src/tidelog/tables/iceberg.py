@@ -11,7 +11,7 @@ snapshot has expired, the properties tell.
 
 A commit asserts the snapshot that it was made on. If others were faster, the table is loaded again: if its
 offsets are still those that the run began with, the commit is made again. pyiceberg's own attempts must not
-take part in this, for they do not look at offsets: `_load` turns them off.
+take part in this, for they do not look at offsets: `for_commits` turns them off.
 
 Files have the table's field ids. Their statistics come with the commit: no footer is read.
 """
@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from tidelog.errors import DataLossError, InvalidInputError
 from tidelog.tables.changes import plain_path
-from tidelog.tables.iceberg_catalog import catalog_of, load_table, with_ids
+from tidelog.tables.iceberg_catalog import catalog_of, for_commits, load_table, with_ids
 from tidelog.tables.iceberg_offsets import NO_ID, OFFSETS, moved_offsets, offsets_text, parse_offsets
 from tidelog.tables.table import (
     BY_KEY_COLUMNS,
@@ -50,7 +50,6 @@ __all__ = ["Iceberg"]
 
 _BUCKETS = "tidelog.buckets"
 _EPOCH = date(1970, 1, 1)
-_RETRIES = "commit.retry.num-retries"
 
 
 class Iceberg:
@@ -264,11 +263,7 @@ class Iceberg:
 
     def _load(self) -> IcebergTable | None:
         table = load_table(self._catalog, self._identifier)
-        if table is None:
-            return None
-        properties = {**table.metadata.properties, _RETRIES: "0"}  # in memory only: the catalog has its own
-        table.metadata = table.metadata.model_copy(update={"properties": properties})
-        return table
+        return None if table is None else for_commits(table)
 
     def _there(self) -> IcebergTable:
         assert self._table is not None, "created before use"

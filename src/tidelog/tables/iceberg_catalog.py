@@ -12,11 +12,13 @@ from tidelog.tables.types import normal
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
+    from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.table import Table as IcebergTable
 
-__all__ = ["catalog_of", "columns_with_ids", "load_iceberg", "load_table", "with_ids"]
+__all__ = ["catalog_of", "columns_with_ids", "for_commits", "load_iceberg", "load_table", "with_ids"]
 
 _FIELD_ID = "PARQUET:field_id"
+_RETRIES = "commit.retry.num-retries"
 
 
 def load_iceberg(target: str, options: Mapping[str, str]) -> IcebergTable | None:
@@ -56,6 +58,37 @@ def load_table(catalog: Catalog, identifier: str) -> IcebergTable | None:
         return catalog.load_table(identifier)
     except (NoSuchTableError, NoSuchNamespaceError):
         return None
+
+
+def for_commits(table: IcebergTable) -> IcebergTable:
+    """A table as commits need it, in memory only: the catalog has its own metadata.
+
+    pyiceberg's own attempts are turned off, for they do not look at offsets. Days outside of the calendar of
+    Python are called by their numbers: pyiceberg names partitions while it commits, or refuses them.
+    """
+    metadata = table.metadata
+    properties = {**metadata.properties, _RETRIES: "0"}
+    specs = [_with_all_days(one) for one in metadata.partition_specs]
+    table.metadata = metadata.model_copy(update={"properties": properties, "partition_specs": specs})
+    return table
+
+
+def _with_all_days(spec: PartitionSpec) -> PartitionSpec:
+    from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.transforms import DayTransform
+
+    class AnyDay(DayTransform):
+        def to_human_string(self, kind: Any, value: Any) -> str:
+            try:
+                return super().to_human_string(kind, value)
+            except OverflowError:
+                return str(value)
+
+    fields = [
+        one.model_copy(update={"transform": AnyDay()}) if isinstance(one.transform, DayTransform) else one
+        for one in spec.fields
+    ]
+    return PartitionSpec(*fields, spec_id=spec.spec_id)
 
 
 def with_ids(arrow: pa.Field, iceberg: Any) -> pa.Field:

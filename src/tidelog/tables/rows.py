@@ -32,7 +32,12 @@ def read_rows(file: AddedFile, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
     constants = dict(file.constants)
     try:
         with open_file(file.url) as source:
-            parquet = pq.ParquetFile(source, pre_buffer=False, buffer_size=_BUFFER_BYTES)
+            parquet = pq.ParquetFile(
+                source,
+                pre_buffer=False,
+                buffer_size=_BUFFER_BYTES,
+                coerce_int96_timestamp_unit="us",  # Spark writes INT96; as nanoseconds, other centuries wrap
+            )
             there = parquet.schema_arrow
             found = [_find(there, one) for one in columns]
             wanted = [there.names[at] for at in found if at is not None]

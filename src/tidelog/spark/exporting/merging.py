@@ -28,7 +28,7 @@ from tidelog.spark.runtime.jobs import report_frame, run_job
 from tidelog.tables.changes import AddedFile
 from tidelog.tables.opening import open_table, table_format
 from tidelog.tables.rows import read_rows
-from tidelog.tables.table import LiveFile, TableFormat
+from tidelog.tables.table import LiveFile, Table, TableFormat
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -189,6 +189,7 @@ def merge_files(
         return report_frame(spark, [], MERGE_SCHEMA)
     if not table.exists:
         raise InvalidInputError(f"there is no table {target}")
+    _check_columns(table)
     wanted = settings or ParquetSettings()
     held = TableTarget(table, by_key=table.buckets is not None)
     try:
@@ -196,6 +197,16 @@ def merge_files(
     finally:
         held.release()
     return report_frame(spark, found, MERGE_SCHEMA)
+
+
+def _check_columns(table: Table) -> None:
+    """Refuse a table without the columns that tell where rows belong."""
+    there = table.schema() or pa.schema([])
+    for name in (*_WHERE, "offset", "timestamp"):
+        if name not in there.names:
+            raise InvalidInputError(
+                f"{table.name} has no column {name}: files are merged of tables that an export could add to"
+            )
 
 
 def merge_in(run: Run, held: TableTarget, settings: ParquetSettings, min_files: int) -> list[dict[str, Any]]:
