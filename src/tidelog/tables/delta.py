@@ -210,17 +210,18 @@ class Delta:
             return Done()
         offsets: dict[TopicPartition, int] = {}
         known: dict[TopicPartition, str] = {}
-        for name, found in ids.items():
-            last = self._table.transaction_version(_app_id(name))
-            if last is None:
-                continue
+        for name, found in ids.items():  # as few questions as can be: each reads the table's log again
             own = self._offset(name, found)
-            bare = self._offset(name, None)
             if own is not None:
                 offsets[name] = own
                 if found is not None:
                     known[name] = found
-            elif bare is not None:
+                continue
+            last = self._table.transaction_version(_app_id(name))
+            if last is None:
+                continue
+            bare = None if found is None else self._offset(name, None)
+            if bare is not None:
                 offsets[name] = bare  # exported before the topic's id was known: believed
             else:
                 offsets[name], known[name] = last, ANOTHER
