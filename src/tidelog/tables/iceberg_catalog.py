@@ -77,7 +77,7 @@ def _with_all_days(spec: PartitionSpec) -> PartitionSpec:
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.transforms import DayTransform
 
-    class AnyDay(DayTransform):
+    class AnyDay(DayTransform[Any]):
         def to_human_string(self, kind: Any, value: Any) -> str:
             try:
                 return super().to_human_string(kind, value)
