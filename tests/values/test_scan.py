@@ -126,6 +126,24 @@ def test_plain_values_take_the_schema_of_their_subject(tmp_path: Path) -> None:
         tidelog.scan(tmp_path / "data", values=Values("avro", where, framing="plain"))
 
 
+def test_a_version_that_cannot_be_used_concerns_its_own_values(tmp_path: Path) -> None:
+    where = schemas(tmp_path / "schemas", {"orders-value/1.avsc": FIRST})
+    (where / "orders-value" / "2.avsc").write_text('["int", "int"]')
+    value = encode({"id": 7, "note": (0, None)}, FIRST)
+    with tidelog.open(tmp_path / "data") as store:
+        store.create_topic("orders")[0].append([Record(frame(1, value)), Record(frame(2, b"\0\2"))])
+    first, second = (
+        tidelog.scan(tmp_path / "data", columns=["value"], values=Values("avro", where))
+        .read_all()
+        .to_pylist()
+    )
+    assert first == {"value": {"id": 7, "note": None}, "value_invalid": None, "value_error": None}
+    assert second["value_invalid"] == frame(2, b"\0\2")
+    assert second["value_error"].startswith("schema 2 cannot be used: an Avro union needs branches")
+    with pytest.raises(InvalidInputError, match="the schema of orders cannot be used"):
+        tidelog.scan(tmp_path / "data", values=Values("avro", where, framing="plain"))
+
+
 def test_what_is_wrong_is_told_before_anything_is_read(root: Path, tmp_path: Path) -> None:
     where = schemas(tmp_path / "schemas", {"5.avsc": FIRST})
     with pytest.raises(InvalidInputError, match="no schema of subject orders-value, nor of ids"):

@@ -19,7 +19,7 @@ from tidelog.values.avro_resolution import Fitting, merge_all
 from tidelog.values.avro_schema import AvroType, parse_avro
 from tidelog.values.avro_types import arrow_type
 from tidelog.values.json_reading import Misfit
-from tidelog.values.schemas import AVRO, Schema, SchemaSource
+from tidelog.values.schemas import AVRO, Schema, SchemaSource, usable
 from tidelog.values.versions import Int32s, Reasons, Version
 from tidelog.values.wire import PLAIN, Spans
 
@@ -37,7 +37,7 @@ class AvroVersions:
         self._target = list(target)
         self._plain = plain
         self._portable = portable
-        self._reader = merge_all([_parse(one) for one in target])
+        self._reader = merge_all(usable(target, _parse))
         self._known: dict[tuple[int, str], Version | str] = {}
 
     @property

@@ -27,7 +27,7 @@ from tidelog.errors import InvalidInputError
 from tidelog.values.decoding import ValueDecoder, ValueFormat
 from tidelog.values.json_reading import Misfit
 from tidelog.values.json_types import finished, join
-from tidelog.values.schemas import JSON, Schema, SchemaSource
+from tidelog.values.schemas import JSON, Schema, SchemaSource, usable
 from tidelog.values.versions import Int32s, Reasons, Version
 from tidelog.values.wire import PLAIN, Spans
 
@@ -44,7 +44,7 @@ class JsonVersions:
     def __init__(self, source: SchemaSource, target: Sequence[Schema]) -> None:
         """`target` are the schemas that the column holds, oldest first."""
         self._source = source
-        kinds = [json_type(one) for one in target]
+        kinds = usable(target, json_type)
         found = kinds[-1]
         for one in reversed(kinds[:-1]):
             try:

@@ -29,7 +29,7 @@ from tidelog.errors import InvalidInputError, MissingLibraryError
 from tidelog.values.conforming import conform
 from tidelog.values.json_reading import Misfit
 from tidelog.values.json_types import finished, join
-from tidelog.values.schemas import PROTOBUF, Schema, SchemaSource
+from tidelog.values.schemas import PROTOBUF, Schema, SchemaSource, usable
 from tidelog.values.versions import Int32s, Reasons, Version
 from tidelog.values.wire import PLAIN, Int64s, Spans
 
@@ -47,7 +47,7 @@ class ProtobufVersions:
         self._given = (source, list(target), plain)
         self._files: dict[Schema, _File] = {}
         self._known: dict[tuple[int, str], Version | str] = {}
-        kinds = [self._file(one).message((0,)).type for one in target]
+        kinds = usable(target, lambda one: self._file(one).message((0,)).type)
         found = kinds[-1]
         for one in reversed(kinds[:-1]):
             try:

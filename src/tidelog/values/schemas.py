@@ -13,21 +13,31 @@ A directory is read whole when it is opened, so that tasks on other machines nee
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from tidelog.errors import InvalidInputError
 from tidelog.storage.remote import open_ro
 
-__all__ = ["AVRO", "JSON", "PROTOBUF", "DirectorySchemas", "Schema", "SchemaSource", "open_schemas"]
+__all__ = [
+    "AVRO",
+    "JSON",
+    "PROTOBUF",
+    "DirectorySchemas",
+    "Schema",
+    "SchemaSource",
+    "open_schemas",
+    "usable",
+]
 
 AVRO, PROTOBUF, JSON = "AVRO", "PROTOBUF", "JSON"
 """What a registry calls the kinds of schemas."""
 
 _ENDINGS = {".avsc": AVRO, ".proto": PROTOBUF, ".json": JSON}
 _MOST_BYTES = 16 << 20
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +100,22 @@ class DirectorySchemas:
 def _is_id(name: str) -> bool:
     stem = Path(name).stem
     return stem.isascii() and stem.isdigit()
+
+
+def usable(schemas: Sequence[Schema], read: Callable[[Schema], _T]) -> list[_T]:
+    """What is read of schemas, without those that cannot be used; InvalidInputError if that is none.
+
+    A registry takes schemas that are of no use here. They concern the values that were written with them.
+    """
+    found, refused = [], None
+    for one in schemas:
+        try:
+            found.append(read(one))
+        except InvalidInputError as error:
+            refused = error
+    if refused is not None and not found:
+        raise refused
+    return found
 
 
 def open_schemas(where: str | Path, options: Mapping[str, str] | None = None) -> SchemaSource:

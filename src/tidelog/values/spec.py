@@ -16,7 +16,7 @@ from tidelog.values.json_types import finished
 from tidelog.values.protobuf import ProtobufVersions
 from tidelog.values.schemas import Schema, SchemaSource, open_schemas
 from tidelog.values.versions import Decoded, Versions, decode_versions, error_name, invalid_name
-from tidelog.values.wire import Framing
+from tidelog.values.wire import PLAIN, Framing
 
 __all__ = ["FORMATS", "ColumnDecoder", "Values"]
 
@@ -119,6 +119,10 @@ class Values:
             made = ProtobufVersions(source, target, plain)
         else:
             made = JsonVersions(source, target)
+        for topic in plain if framing is Framing.PLAIN else ():
+            found = made.version(PLAIN, topic)
+            if isinstance(found, str):
+                raise InvalidInputError(f"{self.schemas}: {found}")
         return ColumnDecoder(
             column, framing, made, finished(made.type, keep_unknown=True) if portable else None
         )
