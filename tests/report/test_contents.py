@@ -12,6 +12,7 @@ import pytest
 import tidelog
 from tests.golden import GOLDEN
 from tidelog.report.contents import FrequentKeys
+from tidelog.report.counts import HOUR_MS, Hours
 from tidelog.report.facts import gather
 from tidelog.report.tables import rows_of
 from tidelog.testing.builders import LogBuilder, flip_bit
@@ -45,6 +46,25 @@ def test_keys_are_those_of_the_records(facts: dict[str, Any]) -> None:
         assert mine == sorted(counts.values(), reverse=True)[:10]
         seen += len(mine)
     assert seen > 10
+
+
+def test_records_count_for_the_hour_of_their_timestamp(facts: dict[str, Any]) -> None:
+    hours = rows_of(facts["hours"])
+    for at, row in enumerate(rows_of(facts["partitions"])):
+        if row["is_internal"] or row["state"] != "live":
+            continue
+        times = tidelog.scan(row["path"], columns=["timestamp_ms"]).read_all()["timestamp_ms"].to_pylist()
+        mine = {one["hour"]: one["records"] for one in hours if one["at"] == at}
+        assert {hour: count for hour, count in mine.items() if count} == Counter(
+            time // HOUR_MS for time in times
+        )
+        assert sum(one["batches"] for one in hours if one["at"] == at) == row["batches"]
+
+
+def test_hours_of_two_widths_are_put_together() -> None:
+    batches, records = Hours.of(2, [[0, 0, 100, 1], [2, 0, 50, 1]]), Hours.of(1, [[1, 7, 0, 0], [5, 9, 0, 0]])
+    records.join(batches)
+    assert (records.width, records.rows()) == (2, [[0, 7, 100, 1], [2, 0, 50, 1], [4, 9, 0, 0]])
 
 
 def test_codecs_tell_what_they_save(facts: dict[str, Any]) -> None:

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+import tidelog
 from tests.cli.command import run
 from tests.golden import GOLDEN, golden_partitions
+from tidelog import Record
 from tidelog.errors import InvalidInputError
 from tidelog.report.facts import gather
 from tidelog.report.tables import rows_of
@@ -124,6 +126,23 @@ def test_damage_is_where_doctor_finds_it(tmp_path: Path) -> None:
     assert "damage" in facts["findings"]["severity"]
     assert 0 in facts["findings"]["at"]
     assert gather(tmp_path)["totals"]["damaged"] == 0  # a checksum is not looked at
+
+
+def test_what_retention_deletes_is_not_damaged(tmp_path: Path) -> None:
+    with tidelog.open(tmp_path) as store:
+        store.create_topic("orders", config={"retention.ms": 1000})
+        store["orders"][0].append([Record(b"old", timestamp=1)])
+    facts = gather(tmp_path, examine=True)
+    assert ("loss", "retention") in zip(facts["findings"]["severity"], facts["findings"]["kind"], strict=True)
+    assert facts["partitions"]["is_damaged"] == [False]
+
+
+def test_damage_is_told_once(tmp_path: Path) -> None:
+    directory = LogBuilder(tmp_path / "orders-0").records(10).close()
+    with (directory / f"{0:020d}.log").open("ab") as log:
+        log.write(bytes(100))
+    (damage,) = gather(directory)["partitions"]["damage"]
+    assert len(damage) == 1
 
 
 def test_what_is_no_root_is_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What the records of a partition tell, decoded: how well codecs compress, and which keys come how often.
+"""What the records of a partition tell, decoded: their hours, how well codecs compress, their frequent keys.
 
 Memory is bounded: distinct keys are counted by a sketch (`scanning.sketches`), and of the keys that come
 often only so many are kept. A key that was dropped in between is counted from its return on: counts are
@@ -20,6 +20,7 @@ from tidelog.records.batches import HEADER_SIZE, BatchTable
 from tidelog.records.compression import MAX_DECOMPRESSED
 from tidelog.records.payloads import Payloads
 from tidelog.records.schema import Projection
+from tidelog.report.counts import HOUR_MS, Hours
 from tidelog.scanning.partitions import Partition, SegmentFacts
 from tidelog.scanning.sketches import Hashes, count_distinct, merge, sketch
 from tidelog.scanning.tasks import NO_END, ScanTask, decode_window, read_batches
@@ -30,7 +31,7 @@ __all__ = ["Contents", "FrequentKeys", "read_contents"]
 MAX_KEYS = 2000
 TOLD_KEYS = 10
 MAX_KEY_BYTES = 100
-_KEYS = Projection(("key",))
+_COLUMNS = Projection(("key", "timestamp_ms"))
 _MAX_ROWS, _MAX_BYTES = 1 << 17, 16 << 20
 _CODECS = {int(codec): codec.label for codec in Codec}
 
@@ -73,6 +74,8 @@ class Contents:
         """Bytes of batches as they are, and uncompressed."""
         self.null_keys = 0
         self.keyed = 0
+        self.hours = Hours()
+        """Records by the hour of their timestamps."""
         self.keys = FrequentKeys()
         self._hashes: list[Hashes] = []
 
@@ -90,8 +93,10 @@ class Contents:
             known[0] += size
             known[1] += whole
 
-    def add_keys(self, keys: pa.Array) -> None:
-        """Count keys."""
+    def add_records(self, keys: pa.Array, timestamps: pa.Array) -> None:
+        """Count records by their keys and timestamps."""
+        hours = timestamps.to_numpy() // HOUR_MS
+        self.hours.add(hours, np.ones(len(hours), np.int64))
         self.null_keys += keys.null_count
         self.keyed += len(keys) - keys.null_count
         self.keys.add(keys)
@@ -104,6 +109,8 @@ class Contents:
             "keyed_records": self.keyed,
             "distinct_keys": count_distinct(merge(self._hashes)),
             "keys": self.keys.rows(),
+            "hour_width": self.hours.width,
+            "hours": self.hours.rows(),
             "uncompressed": {name: list(sizes) for name, sizes in sorted(self.codecs.items())},
         }
 
@@ -131,5 +138,5 @@ def _read(partition: Partition, segment: SegmentFacts, contents: Contents) -> No
         if not len(table):
             continue
         contents.add_batches(data, origin, table, task.source)
-        for batch in decode_window(task, data, origin, table, _KEYS, _MAX_ROWS, _MAX_BYTES):
-            contents.add_keys(batch.column("key"))
+        for batch in decode_window(task, data, origin, table, _COLUMNS, _MAX_ROWS, _MAX_BYTES):
+            contents.add_records(batch.column("key"), batch.column("timestamp_ms"))

@@ -58,6 +58,14 @@ class Hours:
         for bucket, amounts in found.items():
             self._put(bucket // step, amounts)
 
+    def join(self, other: Hours) -> None:
+        """Count what another has counted, too; both get the wider buckets of the two."""
+        width = max(self.width, other.width)
+        self.widen(width)
+        other.widen(width)
+        for bucket, amounts in other._found.items():
+            self._put(bucket, amounts)
+
     def _put(self, bucket: int, amounts: list[int]) -> None:
         known = self._found.setdefault(bucket, [0] * len(amounts))
         for at, amount in enumerate(amounts):

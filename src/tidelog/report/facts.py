@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tidelog import __version__
+from tidelog.doctor import Finding, Kind
 from tidelog.errors import DataLossError, InvalidInputError
 from tidelog.manager.brokerconfig import BrokerConfig
 from tidelog.manager.coordinators.transactions import TRANSACTIONS_TOPIC, Coordinated, read_coordinated
@@ -197,7 +198,7 @@ def _tables(found: Sequence[dict[str, Any]], verdicts: Verdicts | None) -> dict[
 def _row(one: Mapping[str, Any], verdicts: Verdicts | None) -> dict[str, Any]:
     """A partition's row: what is one value, and what follows from its rows."""
     verdict = None if verdicts is None else verdicts.partitions.get(one["path"])
-    wrong = [] if verdict is None else [each for each in verdict.findings if each.severity.is_wrong]
+    wrong = [] if verdict is None else [each for each in verdict.findings if _is_damage(each)]
     segments = columns_of(SEGMENT_COLUMNS, one["segments"])
     return {name: value for name, value in one.items() if name not in _NESTED} | {
         "segments": len(one["segments"]),
@@ -208,6 +209,11 @@ def _row(one: Mapping[str, Any], verdicts: Verdicts | None) -> dict[str, Any]:
         "is_damaged": bool(one["damage"] or wrong),
         "verdict": None if verdict is None else verdict.verdict,
     }
+
+
+def _is_damage(finding: Finding) -> bool:
+    """Whether something is broken. What retention deletes is lost, too, but nothing is wrong with it."""
+    return finding.severity.is_wrong and finding.kind is not Kind.RETENTION
 
 
 def _totals(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:

@@ -10,7 +10,7 @@ import numpy as np
 from tidelog.errors import DataLossError, InvalidIndexError, TidelogError
 from tidelog.manager.coordinators.transactions import Coordinated, TransactionRow, partition_rows
 from tidelog.report.contents import read_contents
-from tidelog.report.counts import Counts
+from tidelog.report.counts import Counts, Hours
 from tidelog.scanning.partitions import Partition, look_steadily
 from tidelog.scanning.pictures import Floats, Picture, SegmentPicture, look_at
 from tidelog.storage.checkpoints import parse_epochs
@@ -43,6 +43,7 @@ TRANSACTION_COLUMNS = (
     "last_offset",
     "updated_ms",
 )
+_KEY_FACTS = ("null_keys", "keyed_records", "distinct_keys", "keys")
 MAX_TRANSACTIONS = 200
 MAX_EPOCHS = 200
 
@@ -107,18 +108,23 @@ def _told(partition: Partition, picture: Picture) -> dict[str, Any]:
 
 
 def _with_contents(told: dict[str, Any], contents: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Codecs with what their batches were before, and keys; None in their place if no record was read."""
+    """With what records tell: keys, sizes before compression, and each record in the hour of its timestamp.
+
+    None is in the place of what is not known if no record was read.
+    """
     if contents is None:
-        unknown: dict[str, Any] = {
-            "null_keys": None,
-            "keyed_records": None,
-            "distinct_keys": None,
-            "keys": [],
-        }
+        unknown: dict[str, Any] = dict.fromkeys(_KEY_FACTS) | {"keys": []}
         return told | unknown | {"codecs": [[*row, None, None] for row in told["codecs"]]}
     sizes = contents["uncompressed"]
     codecs = [[*row, *_compression(*sizes.get(row[0], (0, 0)))] for row in told["codecs"]]
-    return told | {name: contents[name] for name in contents if name != "uncompressed"} | {"codecs": codecs}
+    return told | {name: contents[name] for name in _KEY_FACTS} | {"codecs": codecs} | _hours(told, contents)
+
+
+def _hours(told: Mapping[str, Any], contents: Mapping[str, Any]) -> dict[str, Any]:
+    """Bytes and batches by the largest timestamp of a batch, records by their own."""
+    hours = Hours.of(told["hour_width"], [[hour, 0, *rest] for hour, _, *rest in told["hours"]])
+    hours.join(Hours.of(contents["hour_width"], [[*row, 0, 0] for row in contents["hours"]]))
+    return {"hour_width": hours.width, "hours": hours.rows()}
 
 
 def _compression(size: int, whole: int) -> tuple[int, float | None]:

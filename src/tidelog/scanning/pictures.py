@@ -175,14 +175,15 @@ def _look_at_log(
     try:
         for table in _tables(task, partition.volume.view(segment.log_name), check):
             expected = _note(table, expected, seen, picture, meet)
-            codecs.update(table.codec[~table.is_control].tolist())
+            codecs.update(np.unique(table.codec[~table.is_control]).tolist())
     except CorruptRecordError as error:
         where = f"position {error.position}"
         seen.damage = f"{where}: {error.reason}"
         seen.damage_offset = expected if error.offset is None else error.offset
         seen.is_unfinished = is_last and isinstance(error, TornBatchError)
-        if not seen.is_unfinished:
-            picture.damage.append(f"{segment.log_name}, {seen.damage}")
+        told = f"{segment.log_name}, {seen.damage}"
+        if not seen.is_unfinished and told not in picture.damage:
+            picture.damage.append(told)
     seen.codecs = tuple(sorted(_CODECS.get(codec, "unknown") for codec in codecs))
 
 
@@ -192,19 +193,20 @@ def _tables(task: ScanTask, view: FileView, check: bool) -> Iterator[BatchTable]
     What is wrong is raised after the batches before it.
     """
     held: list[Int64s] = []
-    wrong = None
+    count, wrong = 0, None
     try:
         for data, origin, table in read_batches(task, view):
             held.append(table.rows)
+            count += len(table)
             if check and (bad := _kernel.verify(data, table.rows, origin)) >= 0:
                 raise CorruptRecordError(
                     "a batch's checksum does not match its bytes",
                     position=int(table.position[bad]),
                     offset=int(table.base_offset[bad]),
                 )
-            if sum(map(len, held)) >= _COUNTED_AT_ONCE:
+            if count >= _COUNTED_AT_ONCE:
                 yield BatchTable(np.concatenate(held))
-                held = []
+                held, count = [], 0
     except CorruptRecordError as error:
         wrong = error
     if held:

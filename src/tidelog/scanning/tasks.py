@@ -293,7 +293,10 @@ def _disorder(table: BatchTable, bad: int, source: str) -> OffsetDisorderError:
 
 
 def select_batches(task: ScanTask, table: BatchTable) -> BatchTable:
-    """The batches that the task wants."""
+    """The batches that the task wants, of those in a table, in which offsets grow."""
+    is_inside = table.last_offset[0] >= task.start_offset and table.base_offset[-1] < task.end_offset
+    if is_inside and task.with_control and not task.committed_only:
+        return table
     # A magic 0/1 wrapper's base offset is not known before it is decoded: only its last offset can rule it
     # out.
     keep = (table.last_offset >= task.start_offset) & (

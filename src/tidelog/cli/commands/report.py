@@ -26,7 +26,7 @@ def report(
     ] = False,
     records: Annotated[
         bool,
-        Option("--records", help="Decode records, too: tell how well they are compressed, and key skew."),
+        Option("--records", help="Decode records, too: compression ratios, exact hours and key skew."),
     ] = False,
     now: Annotated[
         str | None,

@@ -74,7 +74,7 @@ const legend = () => ({ type: 'scroll', bottom: 0, textStyle: { color: colour('s
  */
 function timeBars(series, format, width, first, steps) {
   const starts = Array.from({ length: steps }, (_, at) => first + at * width);
-  const short = (at) => (width >= 864e5 || steps * width > 20 * 864e5 ? time(starts[at]).slice(0, 10) : steps * width > 864e5 ? time(starts[at]).slice(5, 16) : time(starts[at]).slice(11, 16));
+  const short = (at) => (!at && width < 864e5 ? time(starts[at]).slice(0, 16) : width >= 864e5 || steps * width > 20 * 864e5 ? time(starts[at]).slice(0, 10) : steps * width > 864e5 ? time(starts[at]).slice(5, 16) : time(starts[at]).slice(11, 16));
   return {
     grid: { left: 14, right: 36, top: 12, bottom: series.length > 1 ? 34 : 8, containLabel: true },
     legend: series.length > 1 ? legend() : { show: false },
@@ -107,7 +107,7 @@ function bars(items, format, horizontal = false) {
 
 /**
  * Lanes over one axis: blocks from one number to another, and marks across all lanes.
- * items: { lane, from, to, colour(), opacity, height, title, tip, href }; marks: { at, name, shade }.
+ * items: { lane, from, to, colour(), opacity, height, least (its width in pixels), title, tip, href }; marks: { at, name, shade }.
  */
 function lanes(names, items, marks, { axis = 'value', min, max, format }) {
   return {
@@ -119,7 +119,7 @@ function lanes(names, items, marks, { axis = 'value', min, max, format }) {
       type: 'custom',
       encode: { x: [1, 2], y: 0 },
       data: items.map((item) => ({ value: [item.lane, item.from, item.to], href: item.href })),
-      renderItem: (place, api) => block(items[place.dataIndex], api),
+      renderItem: (place, api) => block(items[place.dataIndex], api, place.coordSys),
       markLine: {
         symbol: 'none', silent: false, lineStyle: { type: 'solid', width: 1.5 },
         data: marks.map((mark, at) => ({ xAxis: mark.at, name: mark.name, lineStyle: { color: colour(mark.shade) }, label: {
@@ -130,10 +130,11 @@ function lanes(names, items, marks, { axis = 'value', min, max, format }) {
   };
 }
 
-function block(item, api) {
+function block(item, api, place) {
   const [left, middle] = api.coord([api.value(1), api.value(0)]);
   const [right] = api.coord([api.value(2), api.value(0)]);
   const height = Math.max(api.size([0, 1])[1] * 0.72, 2) * (item.height ?? 1);
-  const shape = { x: left, y: middle - height / 2, width: Math.max(right - left - 0.7, 1.5), height };
+  const width = Math.max(right - left - 0.7, item.least ?? 1.5);
+  const shape = { x: Math.min(left, place.x + place.width - width), y: middle - height / 2, width, height };
   return { type: 'rect', shape, style: { fill: item.colour(), opacity: item.opacity ?? 1 }, emphasis: { style: { opacity: 1, stroke: colour('ink') } } };
 }

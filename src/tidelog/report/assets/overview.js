@@ -36,6 +36,7 @@ function understand() {
 function health(one) {
   const worst = one.findings.find((each) => SEVERITIES[each.severity] === 'bad');
   if (one.is_damaged) return badge('bad', worst ? worst.severity : 'damaged');
+  if (worst) return badge('warn', worst.kind); // records that retention deletes: nothing is broken
   if (one.findings.some((each) => each.severity === 'warning') || one.open_transactions) return badge('warn', 'warning');
   return one.notes.length ? badge('note', 'note') : badge('ok', 'ok');
 }
@@ -120,6 +121,8 @@ function barsOver(list, column, order) {
   return [[...sums].map(([name, values]) => ({ name, values })), width, first, steps];
 }
 
+const COUNTED = () => (facts.has_records ? 'a record counts for the hour of its timestamp, bytes and batches for that of the batch’s largest (UTC)' : 'a batch counts for the hour of its largest timestamp (UTC)');
+
 /** Bytes, records or batches by time, stacked by what a partition's `key` says. */
 function activitySection(id, parts, key) {
   const title = key === 'name' ? 'partition' : key;
@@ -135,7 +138,7 @@ function activitySection(id, parts, key) {
   };
   const made = figure(`Activity by ${title}`, parts.length > 1 ? `By time and ${title}` : 'By time', 260, option, () => table(`Activity by ${title}`, [
     ['hour', (row) => row.hour, (row) => time(row.hour * 36e5), ''], text(title, 'series'), number('records', 'records'), size('bytes', 'bytes'), number('batches', 'batches'),
-  ], list), `a batch counts for the hour of its largest timestamp (UTC); the table has ${facts.hour_width === 1 ? 'hours' : `steps of ${facts.hour_width} hours`}`);
+  ], list), `${COUNTED()}; the table has ${facts.hour_width === 1 ? 'hours' : `steps of ${facts.hour_width} hours`}`);
   const again = () => { const { chart } = made.querySelector('.chart'); if (chart.drawn) show(chart); };
   return section(id, 'Activity', choice('figure', ['bytes', 'records', 'batches'], again), choice('range', RANGES.map(([name]) => name), again), made);
 }
@@ -198,7 +201,7 @@ function keys(parts) {
     table('Keys by partition', [
       partColumn, number('with key', 'keyed_records'), number('without key', 'null_keys'), number('distinct keys', 'distinct_keys'), ['most frequent', (row) => row.top, (row) => percent(row.top), 'number'],
     ], list),
-    make('h3', {}, 'Most frequent keys'), table('Most frequent keys', [text('key', 'key'), partColumn, number('records', 'records'), ['share', (row) => row.share, (row) => percent(row.share), 'number']], frequent)];
+    make('h3', {}, 'Most frequent keys'), table('Most frequent keys', [['key', (row) => row.key, (row) => row.key || make('i', { class: 'none' }, 'empty'), 'text'], partColumn, number('records', 'records'), ['share', (row) => row.share, (row) => percent(row.share), 'number']], frequent)];
 }
 const keysSection = (id, parts) => section(id, 'Keys', keys(parts));
 
