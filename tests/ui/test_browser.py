@@ -183,3 +183,16 @@ def test_sizes_and_colours(browser: Browser, tmp_path: Path) -> None:
                 tab.run("document.getElementById('records').scrollIntoView()")
                 tab.screenshot(tmp_path / f"{width}.png")
                 settled(tab, server)
+
+
+def test_wide_headers_fit_a_narrow_window(browser: Browser, tmp_path: Path) -> None:
+    headers = [Header("n" * 80, bytes(range(64))), Header("long", b"x" * 300)]
+    written(tmp_path, [Record(b"v", headers=headers)])
+    with serve(tmp_path) as server, browser.tab(width=390) as tab:
+        tab.open(server.url + "?topic=orders&partition=0&offset=0")
+        tab.wait("!document.getElementById('record').hidden")
+        assert tab.run("document.documentElement.scrollWidth") <= 390
+        for chosen, shows in (("last", False), ("offset", True)):
+            put(tab, **{"from": chosen})
+            assert tab.run("document.getElementById('records-where').offsetHeight > 0") is shows
+        settled(tab, server)
