@@ -66,6 +66,20 @@ def test_topics_and_stores() -> None:
     assert shown(store["golden-multi"]).tags.count("tr") == 1 + len(store["golden-multi"])
 
 
+def test_sizes_are_bars(tmp_path: Path) -> None:
+    with tidelog.open(tmp_path / "data") as store:
+        store.create_topic("orders", partitions=2)
+        store.create_topic("payments")
+        store["orders"][1].append([Record(bytes(1000))])
+        store["payments"][0].append([Record(bytes(1000))] * 2)
+        widths = [
+            [float(width) for width in re.findall(r'<rect [^>]*width="([\d.]+)"', one._repr_html_())]
+            for one in (store["orders"], store)
+        ]
+    assert widths[0] == [0.0, 240.0]
+    assert 0 < widths[1][0] < widths[1][1] == 240.0
+
+
 def test_a_store_that_is_written(tmp_path: Path) -> None:
     with tidelog.open(tmp_path / "data") as store:
         assert isinstance(store, Store)

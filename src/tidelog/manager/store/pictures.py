@@ -1,4 +1,4 @@
-"""Partitions, topics and stores as notebooks show them: a table and a drawing of segments, in HTML.
+"""Partitions, topics and stores as notebooks show them: tables, drawings of segments, bars of sizes, in HTML.
 
 Only listings and the ends of files are read, as by `tidelog ls`. There is no script in it, names are escaped,
 and colours are those of the page around it. What cannot be read is a sentence: showing an object never fails.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from tidelog.errors import TidelogError
 from tidelog.scanning.overview import Overview, overview
@@ -22,6 +22,7 @@ __all__ = ["Drawable", "draw_partition", "draw_partitions", "draw_topics"]
 _MOST_ROWS = 50
 _MOST_SEGMENTS = 300
 _WIDTH, _HEIGHT = 640, 48
+_BAR_WIDTH = 240
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -68,23 +69,29 @@ def draw_partition(one: Drawable) -> str:
 
 
 def draw_partitions(title: str, partitions: Iterable[Drawable]) -> str:
-    """The partitions of a topic, a row for each."""
-    rows = [[str(one.topic_partition.partition), *_figures([one])] for one in partitions]
-    return _table(title, ("partition", "offsets", "size", ""), rows)
+    """The partitions of a topic, a row for each, with a bar as long as it is large."""
+    rows = [([str(one.topic_partition.partition)], _figures([one])) for one in partitions]
+    return _table(title, ("partition",), rows)
 
 
 def draw_topics(title: str, topics: Iterable[tuple[str, Sequence[Drawable]]]) -> str:
-    """The topics of a store, a row for each."""
-    rows = [[topic, str(len(found)), *_figures(found)] for topic, found in topics]
-    return _table(title, ("topic", "partitions", "offsets", "size", ""), rows)
+    """The topics of a store, a row for each, with a bar as long as it is large."""
+    rows = [([topic, str(len(found))], _figures(found)) for topic, found in topics]
+    return _table(title, ("topic", "partitions"), rows)
 
 
 def _files(one: Drawable) -> Partition:
     return Partition(one.path, one.topic_partition, Root(one.path.rpartition("/")[0]))
 
 
-def _figures(partitions: Sequence[Drawable]) -> list[str]:
-    """How many offsets, how many bytes, and what cannot be read."""
+class _Figures(NamedTuple):
+    offsets: int
+    size: int
+    wrong: str
+    """What cannot be read."""
+
+
+def _figures(partitions: Sequence[Drawable]) -> _Figures:
     offsets, size, wrong = 0, 0, ""
     for one in partitions:
         try:
@@ -92,16 +99,30 @@ def _figures(partitions: Sequence[Drawable]) -> list[str]:
             size += sum(segment.size for segment in _files(one).segments)
         except (TidelogError, OSError) as error:
             wrong = str(error)
-    return [f"{offsets:,}", f"{size:,}", wrong]
+    return _Figures(offsets, size, wrong)
 
 
-def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    head = "".join(f"<th>{one}</th>" for one in heads)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{_text(cell)}</td>" for cell in row) + "</tr>" for row in rows[:_MOST_ROWS]
-    )
+def _table(title: str, heads: Sequence[str], rows: Sequence[tuple[Sequence[str], _Figures]]) -> str:
+    head = "".join(f"<th>{one}</th>" for one in (*heads, "offsets", "size", "", ""))
+    largest = max((figures.size for _, figures in rows), default=0)
+    body = "".join(_row(names, figures, largest) for names, figures in rows[:_MOST_ROWS])
     more = f"<p>and {len(rows) - _MOST_ROWS} more</p>" if len(rows) > _MOST_ROWS else ""
     return f"<p><b>{_text(title)}</b></p><table><tr>{head}</tr>{body}</table>{more}"
+
+
+def _row(names: Sequence[str], figures: _Figures, largest: int) -> str:
+    cells = [_text(one) for one in (*names, f"{figures.offsets:,}", f"{figures.size:,}")]
+    cells += [_bar(figures.size, largest), _text(figures.wrong)]
+    return "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
+
+
+def _bar(size: int, largest: int) -> str:
+    """A bar as long as a size, compared with the largest."""
+    width = size / max(largest, 1) * _BAR_WIDTH
+    return (
+        f'<svg role="img" aria-label="{size:,} bytes" width="{_BAR_WIDTH}" height="12">'
+        f'<rect x="0" y="0" width="{width:.1f}" height="12" fill="#2f6fb7"></rect></svg>'
+    )
 
 
 def _segments(partition: Partition, end: int) -> list[tuple[int, int, int]]:

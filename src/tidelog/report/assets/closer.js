@@ -79,7 +79,7 @@ function offsetItems(part) {
   for (const row of model.transactions.get(part.at) ?? []) {
     items.push({ lane: 4, from: row.first_offset, to: (row.last_offset ?? end) + 1, colour: () => colour(row.state === 'aborted' ? 'c8' : 'warn'), height: row.state === 'aborted' ? 0.6 : 1, title: `${row.state} transaction`, tip: [['producer', row.producer_id], ['first offset', count(row.first_offset)], ['last offset', row.last_offset == null ? 'not ended' : count(row.last_offset)], ...(row.transactional_id ? [['id', row.transactional_id]] : [])] });
   }
-  for (const row of part.findings) {
+  for (const row of [...part.findings].reverse()) { // the worst is drawn last, over the others
     if (row.offset != null) items.push({ lane: 5, least: 5, from: row.offset, to: row.end_offset ?? end, colour: () => colour(SEVERITIES[row.severity] === 'bad' ? 'bad' : 'warn'), title: row.severity, tip: [['found', row.cause], ['what to do', row.advice]] });
   }
   for (const row of facts.is_examined ? [] : segmentsOf(part)) {
