@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import random
+import sys
 from pathlib import Path
 
 import pytest
 
+import tidelog
 from tests.scanning.damage import make_log
 from tidelog.errors import TidelogError
+from tidelog.records import Record
 from tidelog.scanning import tails
-from tidelog.scanning.partitions import Partition, list_partitions
+from tidelog.scanning.partitions import Partition, hold_roots, list_partitions
 from tidelog.scanning.stability import LogTail, log_tail
 from tidelog.scanning.tails import log_tails
+from tidelog.storage import LOCAL
+from tidelog.storage.write_journal import (
+    JOURNAL_FILE,
+    PendingPartition,
+    PendingWrite,
+    WriteJournal,
+    write_journal,
+)
+from tidelog.types import TopicPartition
 
 
 class Growing:
@@ -98,3 +110,33 @@ def test_as_each_by_itself(
             break
         known = list(expected)
     assert len(alone) < looked or turn < 3  # some were looked at together
+
+
+def test_what_a_bulk_write_adds_is_unseen_however_many_logs_are_asked(tmp_path: Path) -> None:
+    """The journal is looked at for all of them together, after all were read."""
+    looks: list[str] = []
+    sys.addaudithook(lambda event, given: looks.append(str(given[0])) if event == "open" else None)
+    with tidelog.open(tmp_path, create=True) as store:
+        for partition in store.create_topic("t", 20):
+            partition.append([Record(b"a")])
+    journal = tmp_path / JOURNAL_FILE
+    write_journal(LOCAL, tmp_path, WriteJournal())
+    there = list_partitions(tmp_path)
+    known = log_tails(there, [None] * 20)
+    with tidelog.open(tmp_path) as store:
+        for partition in store.topic("t"):
+            partition.append([Record(b"b")])
+    pending = PendingPartition(TopicPartition("t", 7), 1, 1, 0, 0, 0)
+    write_journal(
+        LOCAL, tmp_path, WriteJournal(1, {}, PendingWrite("q", 0, "staging", ("task",), (pending,)))
+    )
+    again = list_partitions(tmp_path)
+    looks.clear()
+    ends = [tail.end_offset for tail in log_tails(again, known)]
+    with hold_roots(again):
+        write_journal(LOCAL, tmp_path, WriteJournal(2))
+        assert [one.published_end(2) for one in again] == [1 if n == 7 else 2 for n in range(20)]
+    assert ends == [2] * 20
+    assert looks.count(str(journal)) <= 4
+    fresh = list_partitions(tmp_path)[7]
+    assert fresh.published_end(2) == 2

@@ -10,6 +10,8 @@ import tidelog.spark
 from tests.golden import GOLDEN, golden_partition
 from tests.scanning import expected
 from tidelog.errors import InvalidInputError
+from tidelog.scanning.partitions import SegmentFacts
+from tidelog.scanning.plan import plan_stretches
 
 CLEAN = str(GOLDEN / "clean")
 
@@ -37,3 +39,29 @@ def test_splits_and_errors() -> None:
     assert sorted(set(table["split"].to_pylist())) == list(range(5))
     with pytest.raises(InvalidInputError, match="option minPartitions"):
         tidelog.spark.plan(CLEAN, minPartitions=0)
+
+
+def test_each_segment_is_looked_at_once_however_many_there_are() -> None:
+    """Of 10,000 segments, looking for each one's successor took seconds."""
+    compared = 0
+
+    class Compared(SegmentFacts):
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return super().__eq__(other)
+
+        __hash__ = SegmentFacts.__hash__
+
+    segments = [Compared(10 * n, 500, frozenset()) for n in range(1000)]
+    found = plan_stretches(segments, 4995, 8001, lambda _: pytest.fail("no index is needed"))
+    assert [one.segment.base_offset for one in found] == list(range(4990, 8010, 10))
+    assert [one.next_base for one in found] == list(range(5000, 8020, 10))
+    assert not any(one.is_last for one in found)
+    assert [
+        one.is_last for one in plan_stretches(segments, 9980, 1 << 62, lambda _: pytest.fail("no index"))
+    ] == [
+        False,
+        True,
+    ]
+    assert compared == 0

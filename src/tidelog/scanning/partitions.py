@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -54,6 +55,7 @@ __all__ = [
     "Paths",
     "SegmentFacts",
     "find_partitions",
+    "hold_roots",
     "in_words",
     "list_partitions",
     "look_steadily",
@@ -110,7 +112,7 @@ class Partition:
         """Whether the path that was given is this directory itself, not a root that holds it."""
         self.unfinished: tuple[int, ...] = ()
         """When it is listed: where segments have lost their names to others that a crash left without one."""
-        self._root = root
+        self.root = root
 
     def __repr__(self) -> str:
         """With its place."""
@@ -122,7 +124,7 @@ class Partition:
 
     def again(self) -> Partition:
         """The same directory, to be looked at again."""
-        root = None if self._root is None else self._root.again()
+        root = None if self.root is None else self.root.again()
         fresh = Partition(self.url, self.topic_partition, root, self.state)
         fresh.is_named = self.is_named
         return fresh
@@ -266,16 +268,16 @@ class Partition:
     def log_start_offset(self) -> int:
         """The first offset a reader may see."""
         first = self.segments[0].base_offset if self.segments else 0
-        if self._root is None:
+        if self.root is None:
             return first
-        pending = self._root.pending(self.topic_partition)
+        pending = self.root.pending(self.topic_partition)
         if pending is not None:
             return max(first, pending.log_start)
-        return max(first, self._root.log_starts.get(self.topic_partition, 0))
+        return max(first, self.root.log_starts.get(self.topic_partition, 0))
 
     def published_end(self, log_end: int) -> int:
         """A log's end without what a bulk write that is not finished has added; asked after the end."""
-        pending = self._root.pending(self.topic_partition) if self._root else None
+        pending = self.root.pending(self.topic_partition) if self.root else None
         return log_end if pending is None else min(log_end, pending.base_offset)
 
     @property
@@ -284,9 +286,9 @@ class Partition:
 
         None if the root has no such checkpoint.
         """
-        if self._root is None or self._root.high_watermarks is None:
+        if self.root is None or self.root.high_watermarks is None:
             return None
-        return self._root.high_watermarks.get(self.topic_partition, 0)
+        return self.root.high_watermarks.get(self.topic_partition, 0)
 
     def offset_index(self, segment: SegmentFacts) -> OffsetIndex:
         """A copy of the segment's offset index, as far as it can be trusted; without a file it is empty."""
@@ -331,6 +333,20 @@ def look_steadily(partition: Partition, look: Callable[[Partition], _T]) -> _T:
                 raise DataLossError(f"{partition.url} has gone while it was looked at") from error
             partition = partition.again()
     raise DataLossError(f"{partition.url} changed with every look at it: try again") from last
+
+
+@contextmanager
+def hold_roots(partitions: Iterable[Partition]) -> Iterator[None]:
+    """Within it, what their roots say of bulk writes is what they say now.
+
+    That may be told of many partitions together where all that is read of their logs was read before:
+    looking at the journal for each of them costs as much as looking at the log.
+    """
+    with ExitStack() as stack:
+        for root in {id(each.root): each.root for each in partitions}.values():
+            if root is not None:
+                stack.enter_context(root.held())
+        yield
 
 
 def list_partitions(path: Paths, *, marked: bool = False) -> list[Partition]:

@@ -9,9 +9,11 @@ position. Segments outside the range get no task and are never opened.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +25,8 @@ __all__ = ["DEFAULT_SPLIT_BYTES", "Stretch", "plan_stretches", "segments_in_rang
 DEFAULT_SPLIT_BYTES = 64 << 20
 _SMALL_BYTES = 16 << 10
 """So much is read sooner than the index that tells which part of it is wanted."""
+
+_base_offset = attrgetter("base_offset")
 
 Int64s = npt.NDArray[np.int64]
 
@@ -43,12 +47,15 @@ class Stretch:
 
 def segments_in_range(segments: Sequence[SegmentFacts], start: int, end: int) -> list[SegmentFacts]:
     """The segments that can hold offsets of [start, end): a segment's ends where the next one begins."""
-    if start >= end:
-        return []
-    bases = np.array([segment.base_offset for segment in segments], dtype=np.int64)
-    first = max(int(np.searchsorted(bases, start, side="right")) - 1, 0)
-    last = int(np.searchsorted(bases, end, side="left"))
+    first, last = _places(segments, start, end)
     return list(segments[first:last])
+
+
+def _places(segments: Sequence[SegmentFacts], start: int, end: int) -> tuple[int, int]:
+    if start >= end:
+        return 0, 0
+    first = max(bisect_right(segments, start, key=_base_offset) - 1, 0)
+    return first, bisect_left(segments, end, key=_base_offset)
 
 
 def plan_stretches(
@@ -64,10 +71,11 @@ def plan_stretches(
     to be cut, at the range's ends or because it is long.
     """
     stretches = []
-    for segment in segments_in_range(segments, start, end):
-        is_last = segment is segments[-1]
+    for at in range(*_places(segments, start, end)):
+        segment = segments[at]
+        is_last = at + 1 == len(segments)
         inner_start = start > segment.base_offset
-        next_base = (1 << 63) - 1 if is_last else _next_base(segments, segment)
+        next_base = (1 << 63) - 1 if is_last else segments[at + 1].base_offset
         inner_end = end < next_base and not is_last
         is_cut = segment.size > split_bytes or inner_start or inner_end
         if not is_cut or segment.size <= min(_SMALL_BYTES, split_bytes):
@@ -85,10 +93,6 @@ def plan_stretches(
             if b > a
         ]
     return stretches
-
-
-def _next_base(segments: Sequence[SegmentFacts], segment: SegmentFacts) -> int:
-    return segments[segments.index(segment) + 1].base_offset
 
 
 def _cuts(size: int, start: int, end: int, offsets: Int64s, positions: Int64s, split_bytes: int) -> list[int]:

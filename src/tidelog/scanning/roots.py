@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 
 from tidelog.errors import InvalidIndexError
@@ -25,6 +27,7 @@ class Root:
         self._has_journal = has_journal
         self._journal_state: FileState | None = None
         self._journal_pending: dict[TopicPartition, PendingPartition] = {}
+        self._held: dict[TopicPartition, PendingPartition] | None = None
         self._pending_before = self._pending()  # before anything in here is looked at
 
     def again(self) -> Root:
@@ -33,7 +36,18 @@ class Root:
 
     def pending(self, name: TopicPartition) -> PendingPartition | None:
         """How a partition was before a bulk write that is being published, or was left half published."""
-        return self._pending_before.get(name) or self._pending().get(name)
+        found = self._pending() if self._held is None else self._held
+        return self._pending_before.get(name) or found.get(name)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Within it the journal is what it is now: for many logs that were all read before."""
+        _ = self.log_starts  # before the journal: a bulk write that is pending may raise them
+        self._held = self._pending()
+        try:
+            yield
+        finally:
+            self._held = None
 
     def _pending(self) -> dict[TopicPartition, PendingPartition]:
         if not self._has_journal:

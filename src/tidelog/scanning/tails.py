@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tidelog.scanning.partitions import Partition
+from tidelog.scanning.partitions import Partition, hold_roots
 from tidelog.scanning.pieces import read_pieces
 from tidelog.scanning.stability import LogTail, log_tail
 from tidelog.scanning.tasks import NO_END
@@ -28,12 +28,14 @@ def log_tails(
     """Look where logs end, as `log_tail` does; `known` has what an earlier look told of each."""
     found: list[LogTail] = []
     grown = _grown(partitions, known)
+    with hold_roots(partitions[at] for at in grown):
+        starts = {at: partitions[at].log_start_offset for at in grown}
     for at, (partition, since) in enumerate(zip(partitions, known, strict=True)):
         tail = grown.get(at)
         if tail is None:
             tail = log_tail(partition, since, damage_ends_it=damage_ends_it)
-        elif tail.end_offset < (log_start := partition.log_start_offset):
-            tail = LogTail(tail.base_offset, tail.position, log_start)
+        elif tail.end_offset < starts[at]:
+            tail = LogTail(tail.base_offset, tail.position, starts[at])
         found.append(tail)
     return found
 

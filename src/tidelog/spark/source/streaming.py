@@ -37,7 +37,7 @@ from pyspark.sql.streaming.datasource import (
 
 from tidelog.scanning.listings import Listings
 from tidelog.scanning.losses import Corrupt
-from tidelog.scanning.partitions import Partition
+from tidelog.scanning.partitions import Partition, hold_roots
 from tidelog.scanning.stability import LogTail, Transactions
 from tidelog.scanning.tails import log_tails
 from tidelog.spark.runtime.shipping import Shipped
@@ -145,9 +145,10 @@ class Ends:
         ids = [self._identify(each) for each in partitions]
         known = [self._tails.get(each.topic_partition) for each in partitions]
         tails = log_tails(partitions, known, damage_ends_it=self._options.corrupt is Corrupt.SKIP)
-        for partition, topic_id, tail in zip(partitions, ids, tails, strict=True):
-            self._tails[partition.topic_partition] = tail
-            yield Seen(partition, self._ends_of(partition, tail.end_offset), topic_id)
+        with hold_roots(partitions):
+            for partition, topic_id, tail in zip(partitions, ids, tails, strict=True):
+                self._tails[partition.topic_partition] = tail
+                yield Seen(partition, self._ends_of(partition, tail.end_offset), topic_id)
 
     def _identify(self, partition: Partition) -> str | None:
         """List a partition; the id of its topic."""
@@ -246,6 +247,16 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
         begin, until = Place.decode(known), Place.decode(end)
         firsts = _first_offsets(begin, until)
         there = self._look_for({name: until.offsets[name] for name in firsts})
+        with hold_roots(seen.partition for seen in there.values()):
+            return self._parts(firsts, begin, until, there)
+
+    def _parts(
+        self,
+        firsts: Mapping[TopicPartition, int],
+        begin: Place,
+        until: Place,
+        there: Mapping[TopicPartition, Seen],
+    ) -> list[InputPartition]:
         ranges = []
         ids: dict[str, str] = {}
         for name, first in firsts.items():
