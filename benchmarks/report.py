@@ -29,6 +29,9 @@ class Row:
     lower_is_better: bool = False
     """True for times and memory."""
 
+    limit: float | None = None
+    """A ratio that nothing of our kind can exceed, if one was measured."""
+
     spread: float | None = None
     """How far the middle half of the repetitions' ratios reaches, as a share of their median."""
 
@@ -47,10 +50,12 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """PASS or MISS against the bar; empty without one."""
+        """PASS or MISS against the bar, or LIMIT if it was measured to be out of reach; empty without one."""
         if self.bar is None:
             return ""
-        return "PASS" if self.ratio >= self.bar else "MISS"
+        if self.ratio >= self.bar:
+            return "PASS"
+        return "MISS" if self.limit is None or self.limit >= self.bar else "LIMIT"
 
     def to_json(self) -> str:
         """The row as one line."""
@@ -63,6 +68,7 @@ class Row:
                 "peer_value": round(self.peer_value, 4),
                 "ratio": round(self.ratio, 3),
                 "bar": self.bar,
+                "limit": None if self.limit is None else round(self.limit, 3),
                 "verdict": self.verdict,
                 "spread": None if self.spread is None else round(self.spread, 3),
             }
@@ -86,7 +92,7 @@ def print_table(rows: Sequence[Row]) -> None:
     for heading, justify in columns:
         table.add_column(heading, justify=justify, no_wrap=True)
     for row in rows:
-        colour = {"PASS": "green", "MISS": "red", "": "default"}[row.verdict]
+        colour = {"PASS": "green", "MISS": "red", "LIMIT": "yellow", "": "default"}[row.verdict]
         table.add_row(
             row.bench,
             row.unit,

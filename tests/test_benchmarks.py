@@ -37,6 +37,18 @@ def test_a_ratio_above_one_means_better(
     )
 
 
+@pytest.mark.parametrize(
+    ("ratio", "limit", "verdict"),
+    [(2.0, None, "MISS"), (2.0, 2.5, "LIMIT"), (2.0, 2.8, "MISS"), (2.7, 2.6, "PASS")],
+)
+def test_a_bar_that_is_measured_to_be_out_of_reach_is_no_miss(
+    ratio: float, limit: float | None, verdict: str
+) -> None:
+    row = Row("group/row", "unit", ratio, "peer", 1.0, bar=2.7, limit=limit)
+    assert row.verdict == verdict
+    assert json.loads(row.to_json())["limit"] == limit
+
+
 def test_the_best_repetition_counts_and_the_first_does_not() -> None:
     times = iter([10.0, 13.0, 20.0, 22.0, 30.0, 37.0])
     calls: list[str] = []
