@@ -39,7 +39,7 @@ first two branches, never `assert`; wrong calls raise from the third.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 __all__ = [
@@ -219,15 +219,23 @@ class RecordBatchTooLargeError(InvalidInputError):
 
 
 class InvalidTimestampError(InvalidInputError):
-    """A timestamp outside what the topic or the column type allows."""
+    """A timestamp outside what the topic or the column type allows.
+
+    `records` are the positions in their batch of the records that an append was refused for.
+    """
 
     kafka_code = 32  # INVALID_TIMESTAMP
+    records: Sequence[int] = ()
 
 
 class InvalidRecordError(InvalidInputError):
-    """A record that its topic does not allow (no key on a compacted topic...)."""
+    """A record that its topic does not allow (no key on a compacted topic...).
+
+    `records` are the positions in their batch of the records that an append was refused for.
+    """
 
     kafka_code = 87  # INVALID_RECORD
+    records: Sequence[int] = ()
 
 
 class OffsetOutOfRangeError(InvalidInputError):

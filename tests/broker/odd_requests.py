@@ -8,6 +8,8 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
+import google_crc32c
+
 from tests.broker.asking import batch
 
 __all__ = ["ODD", "PREPARING", "Odd"]
@@ -34,6 +36,11 @@ def alter(name: str, *changes: tuple[str, int, str | None], kind: int = 2) -> Od
     made = [{"name": key, "config_operation": how, "value": value} for key, how, value in changes]
     resource = {"resource_type": kind, "resource_name": name, "configs": made}
     return "IncrementalAlterConfigs", 1, {"resources": [resource]}
+
+
+def replace(name: str, **values: str | None) -> Odd:
+    resource = {"resource_type": 2, "resource_name": name, "configs": configs(**values)}
+    return "AlterConfigs", 2, {"resources": [resource]}
 
 
 def produce(
@@ -127,6 +134,14 @@ def _damaged(at: int) -> bytes:
     return bytes(data)
 
 
+def _unsound(at: int) -> bytes:
+    """A batch that is damaged where its records are, with a checksum that holds."""
+    data = bytearray(batch(b"v"))
+    data[at] ^= 1
+    data[17:21] = google_crc32c.value(bytes(data[21:])).to_bytes(4, "big")
+    return bytes(data)
+
+
 GOOD = batch(b"a", b"b", b"c")
 _PARTS = [{"name": "t", "partitions": [0]}]
 _COMMITTED = [{"name": "t", "partitions": [{"partition_index": 0, "committed_offset": 1}]}]
@@ -180,6 +195,18 @@ ODD: dict[str, Odd] = {
         6,
         {"topics": [{"name": None, "topic_id": SOME_ID}], "timeout": 30_000},
     ),
+    "delete by name and id": (
+        "DeleteTopics",
+        6,
+        {"topics": [{"name": "t", "topic_id": SOME_ID}], "timeout": 30_000},
+    ),
+    "delete by neither": (
+        "DeleteTopics",
+        6,
+        {"topics": [{"name": None, "topic_id": NO_ID}], "timeout": 30_000},
+    ),
+    "delete twice": ("DeleteTopics", 5, {"topic_names": ["t", "t"], "timeout": 30_000}),
+    "remote storage": create(topic("n", configs=configs(remote_storage_enable="true"))),
     "fewer partitions": partitions("t", 1),
     "as many partitions": partitions("t", 2),
     "partitions of none": partitions("n", 3),
@@ -190,6 +217,13 @@ ODD: dict[str, Odd] = {
     "configs of another broker": described(4, "99"),
     "configs of no broker": described(4, "x"),
     "configs of nothing": described(77, "x"),
+    "loggers of another broker": described(8, "99"),
+    "loggers of no broker": described(8, ""),
+    "configs of a topic without a name": described(2, ""),
+    "alter a topic without a name": alter("", ("retention.ms", 0, "1")),
+    "alter a bad name": alter("a b", ("retention.ms", 0, "1")),
+    "replace with nothing": replace("t", retention_ms=None),
+    "replace of no topic": replace("n", retention_ms="1"),
     "alter no topic": alter("n", ("retention.ms", 0, "1")),
     "alter an unknown key": alter("t", ("no.such.key", 0, "1")),
     "alter to a bad value": alter("t", ("retention.ms", 0, "x")),
@@ -218,6 +252,8 @@ ODD: dict[str, Odd] = {
     "produce half a batch": produce(GOOD[:-5]),
     "produce a bad checksum": produce(_damaged(-1)),
     "produce a bad count": produce(_damaged(60)),
+    "produce records that are not sound": produce(_unsound(-1)),
+    "produce more records than there are": produce(_unsound(60)),
     "produce an old format": produce(GOOD[:16] + b"\1" + GOOD[17:]),
     "produce to the broker's topic": produce(GOOD, "__consumer_offsets"),
     "produce a gap of a producer": produce(

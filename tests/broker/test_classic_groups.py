@@ -334,7 +334,7 @@ def test_groups_are_listed_and_described() -> None:
             for each in at.ask("list_groups", version, **filters).groups
         ]
 
-    stable, simple = ("g", "consumer", "Stable", "Classic"), ("simple", "", "Empty", "Classic")
+    stable, simple = ("g", "consumer", "Stable", "classic"), ("simple", "", "Empty", "classic")
     assert listed() == [stable, simple]
     assert listed(states_filter=["stable"]) == [stable]
     assert listed(types_filter=["consumer"]) == []
@@ -343,6 +343,9 @@ def test_groups_are_listed_and_described() -> None:
     found = at.ask("describe_groups", 6, groups=["g", "none"]).groups
     assert (found[0].group_state, found[0].protocol_data) == ("Stable", "range")
     assert found[0].members[0].member_assignment == first.id.encode()
+    assert found[0].authorized_operations == -(1 << 31)
+    asked = at.ask("describe_groups", 5, groups=["g"], include_authorized_operations=True).groups[0]
+    assert asked.authorized_operations == 0b1101_0100_1000
     assert (found[0].members[0].client_id, found[0].members[0].client_host) == ("me", "/127.0.0.1")
     assert (found[1].group_state, found[1].error_code) == ("Dead", ErrorCode.group_id_not_found)
     (old,) = at.ask("describe_groups", 5, groups=["none"]).groups

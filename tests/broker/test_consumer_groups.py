@@ -312,7 +312,7 @@ def test_groups_are_described_and_deleted() -> None:
     assert found.members[0].target_assignment == found.members[0].assignment
     assert none.error_code == ErrorCode.group_id_not_found
     (listed,) = at.ask("list_groups", 5, types_filter=["consumer"]).groups
-    assert (listed.group_type, listed.group_state, listed.protocol_type) == ("Consumer", "Stable", "consumer")
+    assert (listed.group_type, listed.group_state, listed.protocol_type) == ("consumer", "Stable", "consumer")
     assert at.ask("describe_groups", 6, groups=["g"]).groups[0].error_code == ErrorCode.group_id_not_found
     assert at.ask("delete_groups", 2, groups_names=["g"]).results[0].error_code == ErrorCode.non_empty_group
     one.leave()

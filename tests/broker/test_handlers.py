@@ -15,6 +15,8 @@ from tests.broker.asking import NOW, ask, batch, broker_on, request
 from tidelog.broker.context import Broker, Client
 from tidelog.broker.handlers.registry import HANDLERS
 from tidelog.broker.settings import Settings
+from tidelog.records import Record
+from tidelog.records.record import encode_records
 
 
 def produce(version: int, topic: str, records: bytes | None, *, acks: int = -1, **more: Any) -> Any:
@@ -77,7 +79,6 @@ def test_topics_are_named_by_id_in_late_versions(store: tidelog.Store) -> None:
         (batch(b"a")[:16] + b"\1" + batch(b"a")[17:], -1, "t", 87),
         (batch(b"a")[:-1] + b"x", -1, "t", 2),
         (batch(bytes(2 << 20)), -1, "t", 10),
-        (batch(b"a"), -1, "careful", 19),
         (batch(b"a"), -1, "__consumer_offsets", 17),
     ],
 )
@@ -86,10 +87,60 @@ def test_produce_refuses_as_kafka_does(
 ) -> None:
     store.create_topic("t")
     store.create_topic("__consumer_offsets")
-    store.create_topic("careful", config={"min.insync.replicas": 2})
     answer = ask(broker_on(store), produce(9, topic, records, acks=acks)).responses[0].partition_responses[0]
     assert (answer.error_code, answer.base_offset) == (code, -1)
     assert all(partition.log_end_offset == 0 for partition in store.partitions)
+
+
+def test_produce_is_advertised_from_version_0_on_as_kafka_does(store: tidelog.Store) -> None:
+    """Without it, librdkafka 2.0 takes the broker for one that knows no gzip, snappy and lz4."""
+    broker = broker_on(store)
+    broker.served = frozenset({0})
+    (one,) = ask(broker, request("ApiVersions", 3)).api_keys
+    assert (one.min_version, one.max_version) == (0, 13)
+
+
+def test_no_more_replicas_are_asked_for_than_there_are(store: tidelog.Store) -> None:
+    store.create_topic("t", config={"min.insync.replicas": 2})
+    answer = ask(broker_on(store), produce(9, "t", batch(b"a"))).responses[0].partition_responses[0]
+    assert (answer.error_code, answer.base_offset) == (0, 0)
+
+
+def test_refused_records_are_told_one_by_one(store: tidelog.Store) -> None:
+    store.create_topic("t", config={"cleanup.policy": "compact", "message.timestamp.after.max.ms": 1})
+    broker, late = broker_on(store), 1 << 43
+    for records, code, told in [
+        ([Record(b"a", b"k"), Record(b"b"), Record(b"c", b"k"), Record(b"d")], 87, [1, 3]),
+        ([Record(b"a", b"k"), Record(b"b"), Record(b"c", b"k", timestamp=late)], 32, [1, 2]),
+    ]:
+        sent = produce(9, "t", bytes(encode_records(records)))
+        answer = ask(broker, sent).responses[0].partition_responses[0]
+        assert (answer.error_code, answer.log_start_offset) == (code, 0)
+        assert [one.batch_index for one in answer.record_errors] == told
+
+
+def test_an_epoch_in_which_nothing_was_written_is_known(store: tidelog.Store) -> None:
+    """A stock broker counts epochs up whenever it starts; consumers ask for the one that they heard of."""
+    store.create_topic("t")
+    broker = broker_on(store)
+    ask(broker, produce(9, "t", batch(b"a", b"b")))
+    store.partition("t").leader_epoch = 6
+    part = {"partition_index": 0, "timestamp": -1, "current_leader_epoch": 6}
+    asked = request("ListOffsets", 8, replica_id=-1, topics=[{"name": "t", "partitions": [part]}])
+    latest = ask(broker, asked).topics[0].partitions[0]
+    assert (latest.offset, latest.leader_epoch) == (2, 6)
+
+    def end_of(epoch: int) -> tuple[int, int]:
+        part = {"partition": 0, "leader_epoch": epoch, "current_leader_epoch": 6}
+        topics = [{"topic": "t", "partitions": [part]}]
+        answer = ask(broker, request("OffsetForLeaderEpoch", 4, replica_id=-1, topics=topics))
+        found = answer.topics[0].partitions[0]
+        return found.leader_epoch, found.end_offset
+
+    assert [end_of(epoch) for epoch in (0, 4, 6, 7)] == [(0, 2), (0, 2), (6, 2), (-1, -1)]
+    part = {"partition": 0, "fetch_offset": 2, "last_fetched_epoch": 6, "partition_max_bytes": 1 << 20}
+    fetched = ask(broker, request("Fetch", 12, topics=[{"topic": "t", "partitions": [part]}]))
+    assert fetched.responses[0].partitions[0].error_code == 0
 
 
 def test_acks_of_zero_has_no_answer(store: tidelog.Store) -> None:

@@ -103,8 +103,18 @@ class HeldLog:
 
     @property
     def epochs(self) -> Iterable[EpochEntry]:
-        """The leader epochs and where each begins."""
-        return self.partition.log.epoch_entries
+        """The leader epochs and where each begins; one in which nothing was written yet: at the log end.
+
+        Kafka notes an epoch when it begins. A consumer that was told of it asks where it ends, and resets its
+        position if the answer is that it is not known.
+        """
+        log = self.partition.log
+        noted = log.epoch_entries
+        if noted and noted[-1].epoch >= self.leader_epoch:
+            return noted
+        cache = LeaderEpochCache(noted)
+        cache.assign(self.leader_epoch, log.log_end_offset)
+        return cache.entries
 
     def read(self, offset: int, max_bytes: int, isolation: FetchIsolation, whole: bool) -> FetchData:
         """Batches from an offset on."""
@@ -116,7 +126,10 @@ class HeldLog:
 
     def epoch_end(self, epoch: int) -> EpochEndOffset:
         """Where a leader epoch ends."""
-        return self.partition.log.end_offset_for(epoch)
+        log = self.partition.log
+        if log.latest_epoch == self.leader_epoch:
+            return log.end_offset_for(epoch)
+        return LeaderEpochCache(self.epochs).end_offset_for(epoch, log.log_end_offset)
 
 
 class SeenLog:

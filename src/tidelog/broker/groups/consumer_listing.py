@@ -10,18 +10,22 @@ from kio.schema.errors import ErrorCode
 from tidelog.broker.effects import Effect, Reply, Request, TopicView
 from tidelog.broker.groups.assignors import TopicPartitionId
 from tidelog.broker.groups.consumer_group import ConsumerGroup
+from tidelog.broker.groups.listing import group_operations
 from tidelog.broker.groups.table import GroupTable
 from tidelog.broker.messages import respond
 
 __all__ = ["describe_consumer_groups"]
 
 _CONSUMER_MEMBER = 1
-_NO_OPERATIONS = -(1 << 31)
 
 
 def describe_consumer_groups(table: GroupTable, asked: Request) -> Sequence[Effect]:
     """ConsumerGroupDescribe: groups of the consumer protocol only."""
-    groups = [_described(table, group_id) for group_id in asked.message.group_ids]
+    operations = group_operations(asked.message)
+    groups = [
+        _described(table, group_id) | {"authorized_operations": operations}
+        for group_id in asked.message.group_ids
+    ]
     return [Reply(asked.ticket, respond(asked.message, groups=groups))]
 
 
@@ -35,7 +39,6 @@ def _described(table: GroupTable, group_id: str) -> dict[str, Any]:
             "group_id": group_id,
             "error_code": ErrorCode.group_id_not_found,
             "error_message": f"Group {group_id} {why}.",
-            "authorized_operations": _NO_OPERATIONS,
         }
     return {
         "group_id": group_id,
@@ -43,7 +46,6 @@ def _described(table: GroupTable, group_id: str) -> dict[str, Any]:
         "group_epoch": group.epoch,
         "assignment_epoch": max(group.assignment_epoch, 0),
         "assignor_name": group.preferred_assignor(table.config.consumer_assignors[0]),
-        "authorized_operations": _NO_OPERATIONS,
         "members": [
             {
                 "member_id": member.member_id,

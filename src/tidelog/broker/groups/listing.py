@@ -15,10 +15,12 @@ from tidelog.broker.messages import field, respond
 from tidelog.broker.refusals import Refused
 from tidelog.protocol.coordinator_records import CoordinatorRecord
 
-__all__ = ["delete_groups", "describe_groups", "list_groups"]
+__all__ = ["delete_groups", "describe_groups", "group_operations", "list_groups"]
 
 _NOT_FOUND = 6
 _NO_OPERATIONS = -(1 << 31)
+_GROUP_OPERATIONS = sum(1 << code for code in (3, 6, 8, 10, 11))
+"""Read, delete, describe, and both of configs: nobody is kept from anything."""
 
 
 def list_groups(table: GroupTable, asked: Request) -> Sequence[Effect]:
@@ -36,7 +38,7 @@ def list_groups(table: GroupTable, asked: Request) -> Sequence[Effect]:
             "group_id": group.group_id,
             "protocol_type": group.protocol_type or "",
             "group_state": group.state_name,
-            "group_type": group.kind,
+            "group_type": group.kind.lower(),
         }
         for group in table.groups.values()
         if is_asked_for(group)
@@ -44,15 +46,25 @@ def list_groups(table: GroupTable, asked: Request) -> Sequence[Effect]:
     return [Reply(asked.ticket, respond(message, groups=groups))]
 
 
+def group_operations(message: Any) -> int:
+    """What a client may do with a group, if it wants to know."""
+    is_asked = field(message, "include_authorized_operations", False)
+    return _GROUP_OPERATIONS if is_asked else _NO_OPERATIONS
+
+
 def describe_groups(table: GroupTable, asked: Request) -> Sequence[Effect]:
     """DescribeGroups: classic groups only."""
     message = asked.message
-    found = [_described(table.groups.get(name), name, message.__version__) for name in message.groups]
+    operations = group_operations(message)
+    found = [
+        _described(table.groups.get(name), name, message.__version__) | {"authorized_operations": operations}
+        for name in message.groups
+    ]
     return [Reply(asked.ticket, respond(message, groups=found))]
 
 
 def _described(group: Group | None, group_id: str, version: int) -> dict[str, Any]:
-    told: dict[str, Any] = {"group_id": group_id, "authorized_operations": _NO_OPERATIONS}
+    told: dict[str, Any] = {"group_id": group_id}
     if not isinstance(group, ClassicGroup):
         told["group_state"] = "Dead"
         if version >= _NOT_FOUND:
@@ -70,7 +82,7 @@ def _described(group: Group | None, group_id: str, version: int) -> dict[str, An
             "client_id": member.client_id,
             "client_host": member.client_host,
             "member_metadata": member.metadata(group.protocol_name) if settled else b"",
-            "member_assignment": member.assignment if settled else b"",
+            "member_assignment": member.assignment,
         }
         for member in group.members.values()
     ]
@@ -90,7 +102,7 @@ def delete_groups(
 ) -> Sequence[Effect]:
     """DeleteGroups: empty groups, with their offsets."""
     message = asked.message
-    waiting, results = list(message.groups_names), list[dict[str, Any]]()
+    waiting, results = list(dict.fromkeys(message.groups_names)), list[dict[str, Any]]()
 
     def proceed() -> Sequence[Effect]:
         if len(results) == len(waiting):

@@ -6,7 +6,7 @@ broker's own values are those it was started with, and cannot be changed while i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from tidelog.broker.context import Broker, Client, Values
@@ -18,6 +18,7 @@ from tidelog.storage.names import validate_topic
 
 __all__ = [
     "alter_configs",
+    "check_config",
     "describe_configs",
     "described_config",
     "incremental_alter_configs",
@@ -26,6 +27,7 @@ __all__ = [
 
 _TOPIC, _BROKER, _BROKER_LOGGER, _CLIENT_METRICS, _GROUP = _LISTED = 2, 4, 8, 16, 32
 _OF_TOPIC, _OF_BROKER, _DEFAULT = 1, 4, 5
+_RETENTION, _HOUR_MS = "retention.ms", 3_600_000
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 _TYPES = {
     ConfigType.BOOLEAN: 1,
@@ -45,13 +47,14 @@ def described_config(config: Mapping[str, str], broker: BrokerConfig | None) -> 
 def _entry(row: ConfigKey, config: Mapping[str, str], broker: BrokerConfig | None) -> dict[str, Any]:
     synonyms = []
     if row.key in config:
-        synonyms.append((row.key, config[row.key], _OF_TOPIC))
-    names = broker_keys(row.key) or (row.key,)
+        synonyms.append((row.key, config[row.key].strip(), _OF_TOPIC))
+    names = broker_keys(row.key)
     inherited = None if broker is None else _text(getattr(broker.topic_defaults, row.attribute), row)
     if inherited is not None and inherited != row.default_text:
-        synonyms.append((names[0], inherited, _OF_BROKER))
-    synonyms.append((names[-1], row.default_text or "", _DEFAULT))
-    _, value, source = synonyms[0]
+        synonyms.append((names[0] if names else row.key, inherited, _OF_BROKER))
+    default = row.default_text or ""
+    _, value, source = synonyms[0] if synonyms else (row.key, default, _DEFAULT)
+    synonyms += [(name, text, _DEFAULT) for name, text in _defaults(row, names)]
     return {
         "name": row.key,
         "value": value,
@@ -63,6 +66,13 @@ def _entry(row: ConfigKey, config: Mapping[str, str], broker: BrokerConfig | Non
         "config_type": _TYPES[row.type],
         "documentation": row.doc,
     }
+
+
+def _defaults(row: ConfigKey, names: Sequence[str]) -> list[tuple[str, str]]:
+    """The broker's key that a default comes from: none where there are several, but for retention's hours."""
+    if row.key == _RETENTION:
+        return [(names[-1], str(int(row.default_text or 0) // _HOUR_MS))]
+    return [(names[0], row.default_text or "")] if len(names) == 1 else []
 
 
 def _text(value: object, row: ConfigKey) -> str | None:
@@ -112,9 +122,19 @@ def _describe(broker: Broker, resource: Any) -> list[Values]:
             if resource.resource_name not in ("", str(broker.catalog.node_id)):
                 raise RefusedError(Code.INVALID_REQUEST, f"this is broker {broker.catalog.node_id}")
             return _broker_entries(broker) if resource.resource_name else []
-        case 8 | 16 | 32:
+        case 8:
+            if resource.resource_name != str(broker.catalog.node_id):
+                raise RefusedError(Code.INVALID_REQUEST, f"this is broker {broker.catalog.node_id}")
+            return []
+        case 16 | 32:
             return []
     raise RefusedError(Code.INVALID_REQUEST, f"there is no resource of type {resource.resource_type}")
+
+
+def check_config(config: Mapping[str, str], defaults: LogConfig) -> None:
+    """Refuse what no topic can have, and what none of a broker without remote storage can."""
+    if LogConfig.from_properties(config, defaults).remote_storage_enable:
+        raise ConfigError("Tiered Storage functionality is disabled in the broker: remote.storage.enable")
 
 
 def _check_name(name: str) -> None:
@@ -216,13 +236,16 @@ def _alter_one(broker: Broker, resource: Any, changes: _Changes, validate_only: 
                 Code.INVALID_REQUEST,
                 "only topics have a configuration that can be changed; give the broker's at its start",
             )
+        if not resource.resource_name:
+            raise RefusedError(Code.INVALID_REQUEST, "Default topic resources are not allowed.")
+        _check_name(resource.resource_name)
         topic = broker.catalog.topic(resource.resource_name)
         if topic is None:
             raise RefusedError(
                 Code.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {resource.resource_name!r}"
             )
         wanted = changes(topic.config, resource.configs, store.config.topic_defaults)
-        LogConfig.from_properties(
+        check_config(
             {key: value for key, value in wanted.items() if value is not None}, store.config.topic_defaults
         )
         if not validate_only:
@@ -236,7 +259,14 @@ def _replacing(
     before: Mapping[str, str], configs: Iterable[Any], defaults: LogConfig
 ) -> dict[str, str | None]:
     wanted: dict[str, str | None] = dict.fromkeys(before)
-    return wanted | {one.name: one.value for one in configs}
+    given: dict[str, str] = {}
+    for one in configs:
+        if one.name in given:
+            raise RefusedError(Code.INVALID_REQUEST, f"{one.name} is named twice")
+        if one.value is None:
+            raise RefusedError(Code.INVALID_REQUEST, f"{one.name} has no value")
+        given[one.name] = one.value
+    return wanted | given
 
 
 def _incremental(

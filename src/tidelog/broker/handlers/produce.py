@@ -2,8 +2,8 @@
 
 A partition's part of the request is one batch of the current format, checked by its header here and by the
 log when it is appended (`log.append`). Nothing is decoded beyond that. With one replica, acks of 1 and of all
-mean the same: the batch is in the log. acks=0 has no response; where such an append fails, the connection is
-closed, so that the client notices.
+mean the same: the batch is in the log. As in Kafka, `min.insync.replicas` asks for no more than there are.
+acks=0 has no response; where such an append fails, the connection is closed, so that the client notices.
 """
 
 from __future__ import annotations
@@ -17,7 +17,13 @@ from tidelog.broker.catalog import HeldLog
 from tidelog.broker.context import Answer, Broker, Client, Values
 from tidelog.broker.errors import Code, RefusedError, code_of
 from tidelog.broker.handlers.metadata import is_internal
-from tidelog.errors import TidelogError
+from tidelog.errors import (
+    BadVarintError,
+    CompressionError,
+    CountMismatchError,
+    RecordOverrunError,
+    TidelogError,
+)
 from tidelog.manager.store.partition import Partition
 
 __all__ = ["ConnectionLostError", "produce"]
@@ -29,6 +35,9 @@ _HEADER_BYTES = 61
 _MAGIC_AT, _ATTRIBUTES_AT = 16, 22
 _PRODUCER, _PRODUCER_AT = struct.Struct(">qh"), 43
 _ZSTD, _CODEC_BITS, _TRANSACTIONAL = 4, 7, 16
+_UNSOUND = (BadVarintError, RecordOverrunError, CountMismatchError, CompressionError)
+"""Records that the client has made so: their checksum holds, and sending them again does not help."""
+_WITHOUT_START = (Code.CORRUPT_MESSAGE, Code.MESSAGE_TOO_LARGE, Code.KAFKA_STORAGE_ERROR)
 _FLUSHED_OFTEN = 1000
 """A log that is flushed after fewer records is appended to in a thread: the disk is slow."""
 
@@ -156,12 +165,6 @@ def _partition(request: Any, broker: Broker, client: Client, name: str, part: An
     if is_internal(name) and client.client_id != _ADMIN:
         raise RefusedError(Code.INVALID_TOPIC_EXCEPTION, f"{name} is a broker's own topic")
     _check_batch(request.__version__, part.records)
-    if request.acks == -1:
-        needed = log.partition.log.config.min_insync_replicas
-        if needed > 1:
-            raise RefusedError(
-                Code.NOT_ENOUGH_REPLICAS, f"min.insync.replicas={needed}, and there is one replica"
-            )
     return log.partition
 
 
@@ -178,7 +181,10 @@ def _check_batch(version: int, records: bytes | None) -> None:
 
 
 def _append(partition: Partition, part: Any) -> dict[str, Any]:
-    info = partition.append(part.records)
+    try:
+        info = partition.append(part.records)
+    except (TidelogError, OSError) as error:
+        return _refused(part.index, error, partition)
     return {
         "index": part.index,
         "error_code": Code.NONE,
@@ -188,8 +194,9 @@ def _append(partition: Partition, part: Any) -> dict[str, Any]:
     }
 
 
-def _refused(index: int, error: Exception) -> dict[str, Any]:
-    code = code_of(error)
+def _refused(index: int, error: Exception, partition: Partition | None = None) -> dict[str, Any]:
+    """The answer to an append that failed; what `partition`'s log has refused comes with its start."""
+    code = Code.INVALID_RECORD if isinstance(error, _UNSOUND) else code_of(error)
     if code in (Code.KAFKA_STORAGE_ERROR, Code.UNKNOWN_SERVER_ERROR):
         _logger.error("an append has failed: %s", error)
     return {
@@ -197,6 +204,10 @@ def _refused(index: int, error: Exception) -> dict[str, Any]:
         "error_code": code,
         "base_offset": -1,
         "log_append_time": -1,
-        "log_start_offset": -1,
+        "log_start_offset": -1 if partition is None or code in _WITHOUT_START else partition.log_start_offset,
         "error_message": str(error),
+        "record_errors": [
+            {"batch_index": number, "batch_index_error_message": str(error)}
+            for number in getattr(error, "records", ())
+        ],
     }

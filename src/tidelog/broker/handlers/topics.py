@@ -10,8 +10,7 @@ from typing import Any
 from tidelog.broker.catalog import ServedLog
 from tidelog.broker.context import Broker, Client, Values
 from tidelog.broker.errors import Code, RefusedError, code_of
-from tidelog.broker.handlers.configs import described_config
-from tidelog.config import LogConfig
+from tidelog.broker.handlers.configs import check_config, described_config
 from tidelog.errors import ConfigError, InvalidInputError, TidelogError
 from tidelog.storage.names import colliding_topic, validate_topic
 
@@ -46,7 +45,7 @@ def _create(broker: Broker, asked: Any, validate_only: bool, times: int) -> Valu
         if None in config.values():
             raise ConfigError("Null value not supported for topic configs")
         defaults = store.config.topic_defaults
-        LogConfig.from_properties(config, defaults)
+        check_config(config, defaults)
         topic_id = None
         if not validate_only:
             topic_id = store.create_topic(asked.name, count, config).topic_id
@@ -117,13 +116,16 @@ async def delete_topics(request: Any, broker: Broker, client: Client) -> Values:
     """Delete topics by name or id; their files follow after `file.delete.delay.ms`."""
     wanted: list[tuple[str | None, uuid.UUID | None]] = []
     if hasattr(request, "topics"):
-        wanted = [(topic.name, topic.topic_id) for topic in request.topics]
+        wanted = [
+            (topic.name, None if topic.topic_id == _NO_ID else topic.topic_id) for topic in request.topics
+        ]
     else:
         wanted = [(name, None) for name in request.topic_names]
+    times = Counter(wanted)
     deleted: list[str] = []
 
     def delete() -> list[Values]:
-        return [_delete(broker, name, topic_id, deleted) for name, topic_id in wanted]
+        return [_delete(broker, *each, times[each], deleted) for each in times]
 
     responses = await broker.in_thread(delete)
     gone = [log.topic_partition for name in deleted for log in _logs(broker, name)]
@@ -141,13 +143,15 @@ def _logs(broker: Broker, name: str) -> Iterable[ServedLog]:
     return () if topic is None else topic.logs.values()
 
 
-def _delete(broker: Broker, name: str | None, topic_id: uuid.UUID | None, deleted: list[str]) -> Values:
-    by_id = topic_id is not None and topic_id != _NO_ID
-
+def _delete(
+    broker: Broker, name: str | None, topic_id: uuid.UUID | None, times: int, deleted: list[str]
+) -> Values:
     def work() -> Values:
-        found = name
-        if by_id and topic_id is not None:
-            found = broker.catalog.topic_name(topic_id)
+        if (name is None) == (topic_id is None):
+            raise RefusedError(Code.INVALID_REQUEST, "a topic is named by its name or its id")
+        if times > 1:
+            raise RefusedError(Code.INVALID_REQUEST, "the topic is named twice")
+        found = name if topic_id is None else broker.catalog.topic_name(topic_id)
         if found is None:
             raise RefusedError(Code.UNKNOWN_TOPIC_ID, "there is no topic with this id")
         topic = broker.catalog.topic(found)

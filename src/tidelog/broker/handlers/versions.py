@@ -14,6 +14,9 @@ __all__ = ["api_versions", "late_authenticate", "late_handshake", "unsupported_a
 _LEVELS = {"metadata.version": (7, 30), "group.version": (0, 1), "transaction.version": (0, 2)}
 """The features that clients look at, and the levels that Kafka 4.3 has of them."""
 
+_ADVERTISED_FROM = {"Produce": 0}
+"""Kafka says so of versions that it refuses: without them, older librdkafkas (2.0) do not compress."""
+
 
 def api_versions(request: Any, broker: Broker, client: Client) -> Values:
     """All APIs and their versions."""
@@ -42,7 +45,11 @@ def late_authenticate(request: Any, broker: Broker, client: Client) -> Values:
 def _served(broker: Broker) -> Values:
     return {
         "api_keys": [
-            {"api_key": api.key, "min_version": api.lowest, "max_version": api.highest}
+            {
+                "api_key": api.key,
+                "min_version": _ADVERTISED_FROM.get(api.name, api.lowest),
+                "max_version": api.highest,
+            }
             for api in APIS.values()
             if api.key in broker.served
         ]

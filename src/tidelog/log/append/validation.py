@@ -174,15 +174,19 @@ def check_records(timestamps: Int64s | None, has_key: Bools | None, config: LogC
             bad &= ~keyless
         if bad.any():
             first = int(np.argmax(bad))
-            raise InvalidTimestampError(
+            late = InvalidTimestampError(
                 f"{int(bad.sum())} timestamps are out of range, first {int(timestamps[first])} of record "
                 f"{first}; they should be within [{low}, {high}]"
             )
+            late.records = np.flatnonzero(bad if keyless is None else bad | keyless).tolist()
+            raise late
     if keyless is not None and keyless.any():
         first = int(np.argmax(keyless))
-        raise InvalidRecordError(
+        refused = InvalidRecordError(
             f"{int(keyless.sum())} records without a key on a compacted topic, first record {first}"
         )
+        refused.records = np.flatnonzero(keyless).tolist()
+        raise refused
 
 
 def _bounds(config: LogConfig, now_ms: int) -> tuple[int, int]:
