@@ -18,6 +18,7 @@ from tidelog.errors import InvalidInputError, LogOfflineError, TidelogError
 from tidelog.log import Log
 from tidelog.manager.upkeep.kept_aside import KeepingFileSystem
 from tidelog.manager.upkeep.recovery import recover_root
+from tidelog.manager.upkeep.reindexing import reindex
 from tidelog.manager.verification import Finding, Kind, verify_root
 from tidelog.storage import LOCAL
 from tidelog.storage.metadata import random_id, write_partition_metadata
@@ -141,6 +142,17 @@ def test_an_index_too_large_to_be_one_is_made_anew(root: Path, what: str) -> Non
     assert not [one for one in verify_root(LOCAL, str(root)) if one.kind is Kind.DAMAGE]
     with tidelog.open(root) as store:
         assert len(values(store, "odd")) == 40
+
+
+@pytest.mark.parametrize("what", ODD)
+def test_the_indexes_of_the_other_partitions_are_rebuilt(root: Path, what: str) -> None:
+    ODD[what](root)
+    index = root / "other-0" / FIRST.replace(".log", ".index")
+    index.unlink()
+    for one in reindex(LOCAL, str(root)):
+        assert "odd-0" in one.file or one.error is None
+        assert "\n" not in (one.error or "")
+    assert index.is_file()
 
 
 @pytest.mark.parametrize("command", [("ls",), ("verify",), ("recover", "--dry-run"), ("recover",)])

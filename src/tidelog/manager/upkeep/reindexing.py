@@ -13,6 +13,8 @@ caller (`reindex` takes it), so that tasks on other machines may do step 2.
 
 from __future__ import annotations
 
+import errno
+import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -32,7 +34,7 @@ from tidelog.layout.roots import Checkpoint, hold_root, read_checkpoint
 from tidelog.log.producers.markers import read_markers
 from tidelog.log.producers.producers import ProducerStateManager
 from tidelog.manager.metadata.files import look_at_metadata
-from tidelog.manager.verification.findings import Kind
+from tidelog.manager.verification.findings import UNREADABLE, Kind, told
 from tidelog.manager.verification.partition import SegmentPlace, list_partition
 from tidelog.manager.verification.root import partition_directories
 from tidelog.manager.verification.segment import verify_segment
@@ -82,7 +84,7 @@ class Reindexed:
     """What became of the indexes of a segment that needed something."""
 
     file: str
-    """The log file."""
+    """The log file, or the one that cannot be read."""
     indexes: tuple[str, ...]
     """The names of the index files that were replaced; in a dry run, that would be."""
     cause: str | None
@@ -162,6 +164,36 @@ def reindex_segment(fs: FileSystem, task: ReindexTask, known: BatchTable | None 
 
     `known` are all of its batches where they were scanned before, and are sound (`reindex_pieces`).
     """
+    try:
+        needed = _look(fs, task, known)
+    except UNREADABLE as error:  # the other segments are looked at all the same
+        file = error.filename if isinstance(error, OSError) else None
+        return Reindexed(str(file or task.place.path(FileKind.LOG)), (), None, told(error))
+    if needed is None:
+        return None
+    place, changed = task.place, needed.changed
+    if not task.dry_run:
+        _replace(fs, place, changed)
+    if not changed and needed.fault is None:
+        return None
+    names = tuple(format_segment_file(place.base_offset, kind) for kind in changed)
+    return Reindexed(place.path(FileKind.LOG), names, _told(needed.causes), needed.fault)
+
+
+@dataclass(frozen=True, slots=True)
+class _Needed:
+    """What the indexes of a segment need."""
+
+    changed: Mapping[FileKind, bytes]
+    """Those that are replaced."""
+    causes: Mapping[FileKind, str]
+    """What is wrong with them."""
+    fault: str | None
+    """What is wrong with the log."""
+
+
+def _look(fs: FileSystem, task: ReindexTask, known: BatchTable | None) -> _Needed | None:
+    """Look at a segment, and make the indexes that it needs; None where it needs nothing."""
     place = task.place
     causes: dict[FileKind, str] = {}
     if not task.everything:
@@ -171,19 +203,14 @@ def reindex_segment(fs: FileSystem, task: ReindexTask, known: BatchTable | None 
     try:
         built, fault = _rebuild(fs, task, known)
     except TidelogError as error:
-        return Reindexed(place.path(FileKind.LOG), (), _told(causes), str(error))
+        return _Needed({}, causes, str(error))
     if FileKind.TXN_INDEX not in place.kinds:
         aborted = decode_entries(built[FileKind.TXN_INDEX])
         if not task.everything and any(_has_data(fs, place, txn) for txn in aborted):
             causes[FileKind.TXN_INDEX] = "the index is missing"
     wanted = INDEX_FILES if task.everything else tuple(causes)
-    changed = [kind for kind in wanted if _differs(fs, place, kind, built[kind])]
-    if not task.dry_run:
-        _replace(fs, place, {kind: built[kind] for kind in changed})
-    if not changed and fault is None:
-        return None
-    names = tuple(format_segment_file(place.base_offset, kind) for kind in changed)
-    return Reindexed(place.path(FileKind.LOG), names, _told(causes), fault)
+    changed = {kind: built[kind] for kind in wanted if _differs(fs, place, kind, built[kind])}
+    return _Needed(changed, causes, fault)
 
 
 def _wrong(fs: FileSystem, place: SegmentPlace, known: BatchTable | None) -> dict[FileKind, str]:
@@ -232,9 +259,12 @@ def _logs(fs: FileSystem, directory: str, start: int, end: int) -> list[str]:
 
 
 def _differs(fs: FileSystem, place: SegmentPlace, kind: FileKind, data: bytes) -> bool:
+    path = place.path(kind)
     if kind not in place.kinds:
+        if fs.exists(path):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         return kind is not FileKind.TXN_INDEX or bool(data)
-    return read_file(fs, place.path(kind)) != data
+    return fs.stat(path).size != len(data) or read_file(fs, path) != data
 
 
 def _replace(fs: FileSystem, place: SegmentPlace, files: Mapping[FileKind, bytes]) -> None:
