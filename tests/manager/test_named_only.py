@@ -39,15 +39,14 @@ def command(*args: str) -> Result:
     return CliRunner().invoke(app, list(args))
 
 
-def on(root: Path, name: str) -> Result:
-    """Run one of the commands on a root."""
+def on(root: Path, args: list[str]) -> Result:
+    """Run a command on a root."""
     lines = root.parent / "lines"
     lines.write_text("line\n")
     properties, second = root.parent / "server.properties", root.parent / "second"
     properties.write_text("log.retention.ms=1\n")
     second.mkdir(exist_ok=True)
     words = {"ROOT": root, "LINES": lines, "PROPERTIES": properties, "SECOND": second}
-    args = EVERYWHERE[name]
     for word, path in words.items():
         args = [part.replace(word, str(path)) for part in args]
     return command(*args)
@@ -89,7 +88,7 @@ COMMANDS = {
 def test_an_unclean_root_is_refused_before_anything_changes(root: Path, name: str) -> None:
     kill(root)
     before = sums(root)
-    done = on(root, name)
+    done = on(root, EVERYWHERE[name])
     assert done.exit_code != 0
     assert f"tidelog recover --dry-run {root}" in done.stderr
     assert sums(root) == before
@@ -98,7 +97,7 @@ def test_an_unclean_root_is_refused_before_anything_changes(root: Path, name: st
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_on_one_topic_leaves_the_others(root: Path, name: str) -> None:
     before = sums(root, "mine-0", "bootstrap", "re", "log-start")
-    on(root, name)
+    on(root, EVERYWHERE[name])
     assert sums(root, "mine-0", "bootstrap", "re", "log-start") == before
     with tidelog.open(root, background=False) as store:
         assert len(values(store, "other")) == 30
@@ -125,7 +124,7 @@ def test_checkpoints_say_of_other_partitions_what_they_said(root: Path, name: st
     others = {TopicPartition("zzz", 9): 12, TopicPartition("other", 0): 7, TopicPartition("elsewhere", 3): 0}
     for kind in Checkpoint:
         write_offset_checkpoint(LOCAL, root / kind.value, others | {TopicPartition("mine", 0): 0})
-    done = on(root, name)
+    done = on(root, EVERYWHERE[name])
     assert done.exception is None or isinstance(done.exception, SystemExit), done.output
     for kind in Checkpoint:
         said = read_offset_checkpoint(LOCAL, root / kind.value)
@@ -192,6 +191,80 @@ def test_a_partition_is_no_root(root: Path) -> None:
     tidelog.open(named_so, background=False).close()
 
 
+# ---- one partition of a topic
+
+
+@pytest.fixture
+def elected(tmp_path: Path) -> Path:
+    """A topic of three partitions as a broker leaves it that was elected and stopped before it wrote: the new
+    epoch begins at the log end. There are segments, too, that it would delete when it starts again.
+    """
+    with tidelog.open(tmp_path / "r", background=False) as store:
+        for partition in store.create_topic("mine", 3):
+            partition.append(some(30))
+            partition.log.roll()
+            partition.append(some(1))
+    for directory in (tmp_path / "r").glob("mine-*"):
+        (directory / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n4 31\n")
+        (directory / "00000000000000000000.log.deleted").write_text("old")
+    return tmp_path / "r"
+
+
+ALONE = {
+    "append": ["append", "ROOT/mine-1", "LINES"],
+    "append by number": ["append", "ROOT", "--topic", "mine", "--partition", "1", "LINES"],
+    "trim": ["trim", "ROOT/mine-1", "--before", "5"],
+    "trim by number": ["trim", "ROOT", "--topic", "mine", "--partition", "1", "--before", "5"],
+    "retention": ["retention", "ROOT/mine-1"],
+    "move": ["move", "ROOT/mine-1", "SECOND"],
+    "config": ["config", "ROOT", "--topic", "mine", "--set", "retention.ms=-1"],
+}
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_a_command_on_one_partition_leaves_the_others_of_its_topic(elected: Path, name: str) -> None:
+    named = () if name == "config" else ("mine-1",)
+    mine, before = (
+        sums(elected, "bootstrap", "re", "log-start"),
+        sums(elected, *named, "bootstrap", "re", "log-start"),
+    )
+    done = on(elected, ALONE[name])
+    assert done.exit_code == 0, done.output
+    assert sums(elected, *named, "bootstrap", "re", "log-start") == before
+    assert (sums(elected, "bootstrap", "re", "log-start") == mine) == (name == "config")
+
+
+def test_opening_and_closing_a_root_that_is_in_order_writes_no_epochs(elected: Path) -> None:
+    before = (elected / "mine-0" / "leader-epoch-checkpoint").read_bytes()
+    with tidelog.open(elected, background=False) as store:
+        assert store["mine"][0].log.latest_epoch == 0
+        store["mine"][1].append(some(1))
+    assert (elected / "mine-0" / "leader-epoch-checkpoint").read_bytes() == before
+    assert b"31" in before
+
+
+def test_a_single_partition_is_opened(elected: Path) -> None:
+    one = TopicPartition("mine", 1)
+    with tidelog.open(elected, topics=[one], background=False) as store:
+        assert [partition.topic_partition for partition in store.partitions] == [one]
+        with pytest.raises(LookupError, match="has no partition 0 here"):
+            store.partition("mine", 0)
+        with pytest.raises(InvalidInputError, match="only some partitions"):
+            store.delete_topic("mine")
+        store.alter_config("mine", {"retention.ms": 5})
+        store["mine"][1].append(some(2))
+    with tidelog.open(elected, background=False) as store:
+        assert [len(values(store, "mine", number)) for number in range(3)] == [31, 33, 31]
+        assert store["mine"].config == {"retention.ms": "5"}
+    with tidelog.open(elected, topics=(), background=False) as store:
+        store.alter_config("mine", {"retention.ms": None})
+        with pytest.raises(LookupError):
+            store.alter_config("nowhere", {"retention.ms": 5})
+    with tidelog.open(elected, background=False) as store:
+        assert len(store["mine"]) == 3
+        assert store["mine"].config == {}
+
+
 # ---- disks of brokers
 
 
@@ -208,7 +281,7 @@ def second_disk(root: Path, tmp_path: Path) -> Path:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_commands_leave_a_second_disk_as_it_is(second_disk: Path, name: str) -> None:
     before = sums(second_disk)
-    on(second_disk, name)
+    on(second_disk, EVERYWHERE[name])
     after = sums(second_disk)
     assert {name: one for name, one in after.items() if name in before} == before
     assert (second_disk / "mine-0").is_dir()
@@ -301,7 +374,7 @@ def test_replicas_of_other_brokers_open_and_refuse_appends(cluster_disk: Path) -
             with pytest.raises(ReplicatedTopicError, match="force"):
                 store.partition(name).append(some(1))
     assert sums(cluster_disk, "re", "log-start") == before
-    assert on(cluster_disk, "append").exit_code != 0
+    assert on(cluster_disk, COMMANDS["append"]).exit_code != 0
     assert sums(cluster_disk, "re", "log-start") == before
     with tidelog.open(cluster_disk, background=False, force=True) as store:
         store.partition("mine").append(some(1))

@@ -240,8 +240,10 @@ def _writer(
         with Log.open(destination.bare) as log:
             yield lambda _, rows: _append_to_log(log, rows, codec, sync)
         return
-    topics, create = {destination.topic}, destination.create is not None
-    with opened_root(destination.root, output, options, create=create, topics=topics) as store:
+    create = destination.create is not None
+    with opened_root(
+        destination.root, output, options, create=create, topics={_named(destination, options)}
+    ) as store:
         _make_topic(store, destination)
 
         def write(partition: TopicPartition, rows: pa.RecordBatch) -> tuple[int, int]:
@@ -250,6 +252,13 @@ def _writer(
             return info.first_offset, info.last_offset
 
         yield write
+
+
+def _named(destination: Destination, options: RootOptions) -> str | TopicPartition:
+    """What is opened: one partition where one is named, unless its topic may be made or taken in."""
+    if destination.partition is None or destination.create is not None or options.adopt:
+        return destination.topic
+    return TopicPartition(destination.topic, destination.partition)
 
 
 def _make_topic(store: Store, destination: Destination) -> None:

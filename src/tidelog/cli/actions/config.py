@@ -90,7 +90,7 @@ def change(
     check_ready(root, options)
     check_changeable(root, options)
     if not dry_run:
-        with opened_root(existing_directory(root), output, options, topics={topic}) as store:
+        with opened_root(existing_directory(root), output, options, topics=()) as store:
             store.alter_config(topic, wanted)
     rows = [(topic, key, before.get(key), value) for key, value in wanted.items() if before.get(key) != value]
     output.table(_CHANGES, rows)

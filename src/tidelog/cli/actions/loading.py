@@ -175,9 +175,9 @@ def opened_root(
     options: RootOptions | None = None,
     *,
     create: bool = False,
-    topics: Collection[str] | None = None,
+    topics: Collection[str | TopicPartition] | None = None,
 ) -> Iterator[manager.Store]:
-    """A root under its lock; nothing happens in it by itself, and other topics than these are not touched."""
+    """A root under its lock, with only these topics and partitions; nothing happens in it by itself."""
     options = options or RootOptions()
     with LoadBar(output) as tell:
         store = manager.open_store(

@@ -61,7 +61,7 @@ def move_partition(
         raise refuse_unknown(source, name)
     check_changeable(roots, options)
     if not dry_run:
-        with opened_root(roots, output, options, topics={name.topic}) as store:
+        with opened_root(roots, output, options, topics={name}) as store:
             store.move_partition(name.topic, name.partition, destination)
     output.table(_MOVED, [(str(name), size, source, destination)])
     output.say(f"{name} {'would be' if dry_run else 'is'} moved")

@@ -96,7 +96,7 @@ def _going(
     due = [planned.partition for planned in plans if planned.plan.deletions]
     if not due:
         return
-    with opened_root(root, output, options, topics={partition.topic for partition in due}) as store:
+    with opened_root(root, output, options, topics=set(due)) as store:
         for partition in due:
             for plan in store.apply_retention(partition).values():
                 yield from ((partition, one) for one in plan.deletions)

@@ -128,8 +128,11 @@ def _trimmed(
     selection: Selection, before: int | None, moment: int | None, output: Output, options: RootOptions
 ) -> Iterator[Trim]:
     planned = _planned(selection, before, moment, options)
-    topics = {one.partition.topic for one in planned}
-    with opened_root(selection.root, output, options, topics=topics) as store:
+    going = {one.partition for one in planned if one.is_due}
+    with opened_root(selection.root, output, options, topics=going) as store:
         for one in planned:
-            partition = store.partition(one.partition.topic, one.partition.partition)
-            yield trim(partition, one.new_log_start_offset)
+            if one.partition in going:
+                partition = store.partition(one.partition.topic, one.partition.partition)
+                yield trim(partition, one.new_log_start_offset)
+            else:
+                yield one

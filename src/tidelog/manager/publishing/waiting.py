@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from tidelog.errors import LogLockedError
@@ -18,6 +18,7 @@ from tidelog.manager.store.opener import open_store
 from tidelog.manager.store.store import Store
 from tidelog.storage import LOCAL
 from tidelog.storage.lock import holder_of, refusal
+from tidelog.types import TopicPartition
 
 __all__ = ["await_free", "open_waiting"]
 
@@ -31,16 +32,19 @@ def open_waiting(
     config: BrokerConfig | None = None,
     create: bool = True,
     recover: bool = False,
+    topics: Collection[str | TopicPartition] | None = None,
 ) -> Store:
     """Open a store without background work, waiting for its roots; LogLockedError names who has one.
 
     Roots that are missing are made, unless `create` is false. Roots that were not closed cleanly are refused
-    unless they are to be recovered.
+    unless they are to be recovered. With `topics`, only these topics and partitions are opened.
     """
     deadline = time.monotonic() + wait_ms / 1000
     while True:
         try:
-            return open_store(roots, config=config, create=create, background=False, recover=recover)
+            return open_store(
+                roots, config=config, create=create, background=False, recover=recover, topics=topics
+            )
         except LogLockedError as error:
             if _is_own(roots) or time.monotonic() >= deadline:
                 raise _told(error, roots, wait_ms) from None

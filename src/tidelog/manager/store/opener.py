@@ -14,9 +14,11 @@ from tidelog.manager.background.scheduler import TaskQueue, monotonic_ms
 from tidelog.manager.brokerconfig import BrokerConfig
 from tidelog.manager.store.environment import Environment
 from tidelog.manager.store.events import Event, Teller
-from tidelog.manager.store.opening import Wishes, open_roots
+from tidelog.manager.store.opening import open_roots
 from tidelog.manager.store.store import Store
+from tidelog.manager.store.wishes import Wishes
 from tidelog.storage import LOCAL, FileSystem
+from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:
     from _typeshed import StrPath
@@ -48,7 +50,7 @@ def open_store(
     recover: bool = False,
     discard: bool = False,
     force: bool = False,
-    topics: Iterable[str] | None = None,
+    topics: Iterable[str | TopicPartition] | None = None,
     background: bool | None = None,
     on_event: Callable[[Event], None] | None = None,
     fs: FileSystem = LOCAL,
@@ -66,7 +68,7 @@ def open_store(
     recover: bool = False,
     discard: bool = False,
     force: bool = False,
-    topics: Iterable[str] | None = None,
+    topics: Iterable[str | TopicPartition] | None = None,
     background: bool | None = None,
     on_event: Callable[[Event], None] | None = None,
     fs: FileSystem = LOCAL,
@@ -96,7 +98,7 @@ def open_store(
                 With `adopt` they are taken in, and those that cannot be are set aside as `-stray`. Where
                 there is no metadata at all and the root is nobody's, what is found is taken in anyway.
     `force`     Partitions that other brokers hold too refuse appends, unless forced.
-    `topics`    Only these are opened; the others are not touched.
+    `topics`    Only these topics and single partitions are opened; the others are not touched.
 
     Raises LogLockedError, which names the process, if another process has a root open.
     """

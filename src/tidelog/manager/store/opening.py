@@ -57,6 +57,7 @@ from tidelog.manager.store.survey import (
 )
 from tidelog.manager.store.tidying import set_aside
 from tidelog.manager.store.topics import Topic
+from tidelog.manager.store.wishes import Wishes
 from tidelog.manager.upkeep.kept_aside import KeepingFileSystem
 from tidelog.manager.upkeep.recovery import recover_logs
 from tidelog.storage.metadata import random_id
@@ -64,27 +65,9 @@ from tidelog.storage.names import CLEAN_SHUTDOWN_FILE, DirectoryState
 from tidelog.storage.write_journal import JOURNAL_FILE, read_journal
 from tidelog.types import TopicPartition
 
-__all__ = ["Opened", "Wishes", "open_roots"]
+__all__ = ["Opened", "open_roots"]
 
 _logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Wishes:
-    """What opening may change, and which topics it opens."""
-
-    create: bool = True
-    """Whether roots that are missing are made."""
-    adopt: bool | None = None
-    """Whether unregistered partitions are taken in, and those that cannot be set aside as `-stray`."""
-    recover: bool = False
-    """Whether roots that were not closed cleanly are recovered."""
-    discard: bool = False
-    """Whether what recovery cuts off is not kept."""
-    force: bool = False
-    """Whether partitions that other brokers hold too may be appended to."""
-    topics: frozenset[str] | None = None
-    """The topics to open; the others are not touched. None: all."""
 
 
 @dataclass(slots=True)
@@ -114,6 +97,18 @@ class Opened:
             return f"there is no topic {name!r}"
         why = self.elsewhere or f"{unknown[0].reason}; adopt=True (--adopt) takes it in"
         return f"there is a directory {unknown[0].found.name}, but no topic {name!r}: {why}"
+
+    def unopened(self, name: str) -> Topic | None:
+        """A topic that the metadata knows, but that was not opened: without its partitions."""
+        known = self.registry.image.topics.get(name)
+        if known is None or name in self.topics:
+            return None
+        return Topic(name, known.topic_id, self.registry.image.topic_config(name))
+
+    def check_whole(self, topic: str) -> None:
+        """Refuse to delete a topic of which only some partitions were opened."""
+        if not self.wishes.wants_all_of(topic):
+            raise InvalidInputError(f"only some partitions of topic {topic!r} were opened: open all of it")
 
     def check_free(self, topic: str, numbers: Sequence[int]) -> None:
         """Refuse new partitions where directories of that name are, which no metadata knows."""
@@ -285,18 +280,20 @@ class _Opening:
         node_id = self._opened.roots[0].identity.node_id
         here = {one.found.topic_partition for one in judged if one.fate in (Fate.LOAD, Fate.CONFLICT)}
         for name, known in image.topics.items():
-            if not self._is_wanted(name):
+            if not (self._wishes.wants_some_of(name) or name in self._pending):
                 continue
             topic = topics[name] = Topic(name, known.topic_id, image.topic_config(name))
             for number, facts in known.partitions.items():
                 partition = TopicPartition(name, number)
-                if node_id in facts.replicas or partition in here:
+                if self._is_wanted(partition) and (node_id in facts.replicas or partition in here):
                     others = tuple(replica for replica in facts.replicas if replica != node_id)
                     made = Partition(partition, known.topic_id, facts.leader_epoch, others)
                     made.force = self._wishes.force
                     topic.partitions[number] = made
         ids: dict[str, uuid.UUID] = {}
-        adopted = [one for one in judged if one.fate is Fate.ADOPT and self._is_wanted(one.topic)]
+        adopted = [
+            one for one in judged if one.fate is Fate.ADOPT and self._is_wanted(one.found.topic_partition)
+        ]
         for one in adopted:
             if one.found.topic_id is not None:
                 ids[one.found.topic_partition.topic] = one.found.topic_id
@@ -312,9 +309,9 @@ class _Opening:
             self._configs[topic.name] = config
             self._opened.skipped += [Skipped(f"config of topic {topic.name}", fault) for fault in faults]
 
-    def _is_wanted(self, topic: str) -> bool:
-        """Whether a topic is to be opened: it was asked for, or a write to it has to be finished."""
-        return self._wishes.topics is None or topic in self._wishes.topics or topic in self._pending
+    def _is_wanted(self, partition: TopicPartition) -> bool:
+        """Whether a partition is to be opened: it is asked for, or a write to it has to be finished."""
+        return self._wishes.wants(partition) or partition.topic in self._pending
 
     def _partition(self, partition: TopicPartition) -> Partition:
         return self._opened.topics[partition.topic].partitions[partition.partition]
@@ -329,7 +326,7 @@ class _Opening:
             if root is None:  # it went offline since
                 continue
             path = root.file(one.found.name)
-            wanted = self._is_wanted(one.topic)
+            wanted = self._is_wanted(one.found.topic_partition)
             match one.fate:
                 case Fate.LEAVE if one.reason:
                     self._opened.skipped.append(Skipped(path, one.reason))

@@ -272,6 +272,7 @@ class Store(TopicMapping[Topic, Partition]):
         with self._env.tell.deferring(), self._lock:
             self._check_open()
             topic = self.topic(name)
+            self._opened.check_whole(name)
             self._opened.registry.register(removed=[topic.topic_id])
             del self._topics[name]
             # A move that is under way fails for want of its log, and removes its copy itself.
@@ -304,10 +305,14 @@ class Store(TopicMapping[Topic, Partition]):
             return first
 
     def alter_config(self, name: str, changes: Mapping[str, object | None]) -> Topic:
-        """Set keys of a topic's configuration; None resets a key to its default."""
+        """Set keys of a topic's configuration; None resets a key to its default.
+
+        The topic need not be opened: only the metadata is changed then.
+        """
         with self._env.tell.deferring(), self._lock:
             self._check_open()
-            topic = self.topic(name)
+            unopened = self._opened.unopened(name)
+            topic = self.topic(name) if unopened is None else unopened
             settings = dict(topic.config) | texts(
                 {key: value for key, value in changes.items() if value is not None}
             )

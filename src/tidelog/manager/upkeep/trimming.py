@@ -35,6 +35,11 @@ class Trim:
     segments: int
     size_bytes: int
 
+    @property
+    def is_due(self) -> bool:
+        """Whether it changes anything."""
+        return self.new_log_start_offset > self.log_start_offset or self.segments > 0
+
 
 def plan_trim(
     partition: PartitionAtRest, *, before_offset: int | None = None, before_ms: int | None = None

@@ -8,7 +8,7 @@ deletes is decided there once more, since things may have changed since the look
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -167,13 +167,12 @@ def retention(
     defaults = None if config is None else config.topic_defaults
     rows = _run(spark, RetentionWork(now, settings or {}, defaults), splits, RETENTION_SCHEMA)
     if not dry_run and rows:
-        with _opened(disks, options, config, recover=recover) as store:
-            names = {(row["topic"], row["partition"]) for row in rows}
+        due = {TopicPartition(row["topic"], row["partition"]) for row in rows}
+        with _opened(disks, options, config, due, recover=recover) as store:
             rows = []
-            for topic, number in sorted(names):
-                partition = store.partition(topic, number).topic_partition
-                for plan in store.apply_retention(partition).values():
-                    rows += _retention_rows(topic, number, plan.deletions)
+            for one in sorted(due):
+                for plan in store.apply_retention(one).values():
+                    rows += _retention_rows(one.topic, one.partition, plan.deletions)
     return report_frame(spark, rows, RETENTION_SCHEMA)
 
 
@@ -201,7 +200,8 @@ def trim(
     splits = _splits(options.roots[0], topics, disks, refuse_unknown=True)
     rows = _run(spark, TrimWork(before_offset, before_ms), splits, TRIM_SCHEMA)
     if not dry_run and rows:
-        with _opened(disks, options, config, recover=recover) as store:
+        due = {TopicPartition(row["topic"], row["partition"]) for row in rows}
+        with _opened(disks, options, config, due, recover=recover) as store:
             rows = [
                 _trim_row(
                     trim_partition(
@@ -267,10 +267,15 @@ def _unknown(root: str, partition: TopicPartition) -> InvalidInputError:
 
 
 def _opened(
-    disks: Sequence[str], options: SinkOptions, config: BrokerConfig | None, *, recover: bool
+    disks: Sequence[str],
+    options: SinkOptions,
+    config: BrokerConfig | None,
+    due: Collection[TopicPartition],
+    *,
+    recover: bool,
 ) -> Store:
     wait_ms = options.lock_timeout_ms
-    return open_waiting(disks, wait_ms=wait_ms, config=config, create=False, recover=recover)
+    return open_waiting(disks, wait_ms=wait_ms, config=config, create=False, recover=recover, topics=due)
 
 
 _MOST_SPLITS = 64
