@@ -8,6 +8,7 @@ topics, is refused, and changes nothing.
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -117,10 +118,13 @@ def test_garbage_in_one_checkpoint(root: Path, kind: Checkpoint, garbage: str) -
     assert read(root) == [30, 31]
 
 
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo], ids=["directory", "pipe"])
 @pytest.mark.parametrize("kind", Checkpoint)
-def test_a_directory_in_the_place_of_a_checkpoint(root: Path, kind: Checkpoint) -> None:
+def test_something_else_in_the_place_of_a_checkpoint(
+    root: Path, kind: Checkpoint, make: Callable[[Path], None]
+) -> None:
     (root / kind.value).unlink(missing_ok=True)
-    (root / kind.value).mkdir()
+    make(root / kind.value)
     for name in ("ls", "cat", "plan a compaction", "plan a recovery", "plan retention", "reindex"):
         assert command(root, *GOING_ON[name]).exit_code == 0, name
     assert read(root) == [30, 30]

@@ -20,6 +20,8 @@ from tidelog.manager.upkeep.kept_aside import KeepingFileSystem
 from tidelog.manager.upkeep.recovery import recover_root
 from tidelog.manager.upkeep.reindexing import reindex
 from tidelog.manager.verification import Finding, Kind, verify_root
+from tidelog.scanning.overview import overview
+from tidelog.scanning.partitions import list_partitions
 from tidelog.storage import LOCAL
 from tidelog.storage.metadata import random_id, write_partition_metadata
 from tidelog.storage.names import FileKind, format_segment_file
@@ -102,6 +104,7 @@ ODD: dict[str, Callable[[Path], None]] = {
     **{f"{kind}-log": _replace(LAST_LOG, make) for kind, make in KINDS.items()},
     **{f"{kind}-first": _replace(f"odd-0/{FIRST}", make) for kind, make in KINDS.items()},
     **{f"{kind}-index": _replace(f"odd-0/{FIRST[:-4]}.index", make) for kind, make in KINDS.items()},
+    **{f"{kind}-timeindex": _replace(f"odd-0/{FIRST[:-4]}.timeindex", make) for kind, make in KINDS.items()},
     **{f"{kind}-epochs": _replace("odd-0/leader-epoch-checkpoint", make) for kind, make in KINDS.items()},
     **{f"{kind}-id": _replace("odd-0/partition.metadata", make) for kind, make in KINDS.items()},
 }
@@ -145,6 +148,23 @@ def test_an_index_too_large_to_be_one_is_made_anew(root: Path, what: str) -> Non
 
 
 @pytest.mark.parametrize("what", ODD)
+def test_the_other_partitions_are_listed(root: Path, what: str) -> None:
+    ODD[what](root)
+    seen = {one.topic_partition.topic: overview(one) for one in list_partitions(str(root))}
+    assert (seen["other"].log_end_offset, seen["other"].damage) == (40, ())
+    assert not [one for each in seen.values() for one in each.damage if "\n" in one]
+
+
+@pytest.mark.parametrize("what", ["giant-log", "fifo-log", "directory-first", "fifo-timeindex", "fifo-id"])
+def test_doctor_looks_at_the_other_partitions(root: Path, what: str) -> None:
+    ODD[what](root)
+    answer = run("doctor", root)
+    assert answer.code == 1
+    assert "other-0" in answer.out
+    assert "bug" not in answer.err
+
+
+@pytest.mark.parametrize("what", ODD)
 def test_the_indexes_of_the_other_partitions_are_rebuilt(root: Path, what: str) -> None:
     ODD[what](root)
     index = root / "other-0" / FIRST.replace(".log", ".index")
@@ -178,6 +198,12 @@ def unreadable(name: str, code: int) -> FaultyFileSystem:
         return Fault(code) if reads and call.path.endswith(name) else None
 
     return FaultyFileSystem(LOCAL, rule)
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_directory_that_cannot_be_listed_does_not_stop_recovery(root: Path, dry_run: bool) -> None:
+    done = recover_root(unreadable("odd-0", errno.EACCES), str(root), dry_run=dry_run)
+    assert {one.partition.topic: one.error is None for one in done} == {"odd": False, "other": True}
 
 
 @pytest.mark.parametrize("code", [errno.EACCES, errno.EIO])

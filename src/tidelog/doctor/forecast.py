@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from tidelog.cleanup import RetentionPlan, plan_retention
 from tidelog.config import LogConfig
 from tidelog.doctor.changes import Change, ChangeKind, find_changes
-from tidelog.errors import TidelogError
+from tidelog.errors import InvalidIndexError, TidelogError
 from tidelog.layout.partitions import list_partition
 from tidelog.log import Log
 from tidelog.log.opening.kafka_reading import KafkaSegment, unknown_magics
@@ -127,7 +127,7 @@ def _magics(fs: FileSystem, path: str) -> Iterator[tuple[str, list[int]]]:
         file = f"{path}/{segment.log_name}"
         try:
             places = unknown_magics(memoryview(read_file(fs, file)))
-        except OSError:  # the forecast says so already
+        except (OSError, InvalidIndexError):  # the forecast says so already
             continue
         if places:
             yield file, places

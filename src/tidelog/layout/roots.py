@@ -222,7 +222,9 @@ def read_checkpoint(
     path = f"{root}/{kind.value}"
     try:
         return read_offset_checkpoint(fs, path)
-    except (InvalidIndexError, IsADirectoryError, PermissionError) as error:
+    except (InvalidIndexError, OSError) as error:
+        if isinstance(error, OSError) and error.errno not in {*_NO_FILE, errno.EACCES, errno.EPERM}:
+            raise  # the disk fails
         # Without it, more is recovered than needed, but nothing is lost.
         why = f"{path}: {error.strerror}" if isinstance(error, OSError) else str(error)
         said = f"{why}; {TAKEN_AS_EMPTY}"
@@ -231,6 +233,18 @@ def read_checkpoint(
         else:
             warn_once(said)
         return {}
+
+
+_NO_FILE = {errno.EISDIR, errno.EINVAL}
+"""What says that a directory, a FIFO or a device is in the place of a file."""
+
+
+def _is_file(fs: FileSystem, path: str) -> bool:
+    try:
+        fs.open(path).close()
+    except OSError as error:
+        return error.errno not in _NO_FILE
+    return True
 
 
 _warned: set[str] = set()
@@ -364,11 +378,11 @@ class Root:
     def take_clean_shutdown(self) -> None:
         """From here on a crash is a crash, and the checkpoints that were read are on the disk.
 
-        FileExistsError where a directory keeps a checkpoint from being written.
+        FileExistsError where a directory or a FIFO is in the place of a checkpoint, which has to be written.
         """
         for path in (self.file(kind.value) for kind in Checkpoint):
-            if self.fs.exists(path) and self.fs.stat(path).is_directory:
-                what = "a directory is where a checkpoint has to be written; move it away"
+            if self.fs.exists(path) and not _is_file(self.fs, path):
+                what = "what is where a checkpoint has to be written is no file; move it away"
                 raise FileExistsError(errno.EEXIST, what, path)
         if self.fs.exists(self.file(CLEAN_SHUTDOWN_FILE)):
             self.fs.unlink(self.file(CLEAN_SHUTDOWN_FILE))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from tidelog.errors import CorruptRecordError
 from tidelog.records.batches import BatchTable
@@ -50,10 +51,15 @@ class Overview:
 
 
 def overview(partition: Partition) -> Overview:
-    """Look at a partition."""
-    segments = partition.segments
+    """Look at a partition. What cannot be read on this machine is damage, for the others are listed, too."""
+    try:
+        segments = partition.segments
+        damage, notes = _look_at_files(partition)
+    except OSError as error:
+        if _is_remote(partition):
+            raise
+        return _unreadable(partition, error)
     tail = _Tail(partition.log_start_offset)
-    damage, notes = _look_at_files(partition)
     if segments:
         try:
             _read_tail(partition, segments[-1], tail)
@@ -63,9 +69,15 @@ def overview(partition: Partition) -> Overview:
             damage.append(f"{segments[-1].log_name}: {error.strerror or error}")
     if tail.torn_bytes:
         notes.append(f"an unfinished last write of {tail.torn_bytes} bytes")
-    first, codec = _first_batch(partition)
+    first, codec, last = -1, None, tail.max_timestamp
+    try:
+        first, codec = _first_batch(partition)
+        last = max([last, *(_last_time(partition, one) for one in segments[-2:])])
+    except OSError as error:
+        if _is_remote(partition):
+            raise
+        damage.append(_told(error))
     codecs = {name for name in (codec, *tail.codecs) if name is not None}
-    last = max(tail.max_timestamp, max((_last_time(partition, one) for one in segments[-2:]), default=-1))
     return Overview(
         partition.url,
         partition.topic_partition,
@@ -81,6 +93,20 @@ def overview(partition: Partition) -> Overview:
         tuple(notes),
         partition.state,
     )
+
+
+def _is_remote(partition: Partition) -> bool:
+    return "://" in partition.url
+
+
+def _told(error: OSError) -> str:
+    return f"{Path(error.filename or '').name}: {error.strerror or error}"
+
+
+def _unreadable(partition: Partition, error: OSError) -> Overview:
+    """A partition whose files cannot even be listed."""
+    name = partition.topic_partition
+    return Overview(partition.url, name, 0, 0, 0, 0, None, -1, -1, (), (_told(error),), (), partition.state)
 
 
 @dataclass(slots=True)

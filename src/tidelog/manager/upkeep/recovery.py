@@ -236,8 +236,11 @@ def _is_live(name: str) -> bool:
 
 
 def _logs(fs: FileSystem, path: str) -> tuple[int, int]:
-    """How many log files a partition has, and their bytes."""
-    sizes = log_sizes(fs, path)
+    """How many log files a partition has, and their bytes; where they cannot be listed, loading tells why."""
+    try:
+        sizes = log_sizes(fs, path)
+    except OSError:
+        return 0, 0
     return len(sizes), sum(sizes.values())
 
 
