@@ -8,6 +8,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -175,3 +176,25 @@ def test_links_that_lead_in_circles_are_listed(tmp_path: Path) -> None:
     (tmp_path / "to-d").symlink_to("d")
     found = {entry.name: (entry.is_directory, entry.is_link) for entry in LOCAL.list(tmp_path)}
     assert found == {"circle": (False, True), "d": (True, False), "to-d": (True, True)}
+
+
+def test_several_may_remove_the_same_directory_while_files_in_it_are_renamed(tmp_path: Path) -> None:
+    """A move that fails and the deletion of its topic do, beside a log that deletes its segments."""
+    for attempt in range(10):
+        path = tmp_path / str(attempt)
+        (path / "inner" / "inmost").mkdir(parents=True)
+        for number in range(200):
+            (path / f"{number}.log").touch()
+            (path / "inner" / f"{number}.log").touch()
+
+        def rename(path: Path = path) -> None:
+            for number in range(200):
+                with contextlib.suppress(FileNotFoundError):
+                    (path / f"{number}.log").rename(path / f"{number}.log.deleted")
+
+        with ThreadPoolExecutor(4) as pool:
+            renaming = pool.submit(rename)
+            removing = [pool.submit(remove_tree, LOCAL, str(path)) for _ in range(3)]
+            for one in (renaming, *removing):
+                one.result()
+        assert not path.exists()

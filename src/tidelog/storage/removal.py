@@ -16,12 +16,15 @@ import errno
 import os
 import stat
 import uuid
+from contextlib import suppress
 
 from tidelog.storage.files import FileSystem, parent
 from tidelog.storage.local import LocalFileSystem
 
 __all__ = ["remove_tree"]
 
+_TRIES = 10
+_CHANGED = {errno.ENOENT, errno.ENOTEMPTY}
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -49,6 +52,19 @@ def _remove(fs: FileSystem, path: str) -> None:
 
 
 def _remove_local(path: str) -> None:
+    """Others may remove it at the same time, or rename what is in it: then it is looked at again."""
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            _empty(path)
+            os.rmdir(path)
+        except OSError as error:
+            if error.errno not in _CHANGED or not tries_left:
+                raise
+        if not os.path.lexists(path):
+            return
+
+
+def _empty(path: str) -> None:
     top = os.open(path, _OPEN_DIRECTORY)
     try:
         device = os.fstat(top).st_dev
@@ -57,7 +73,6 @@ def _remove_local(path: str) -> None:
                 _move_up(top, name, device, path)
     finally:
         os.close(top)
-    os.rmdir(path)
 
 
 def _move_up(top: int, name: str, device: int, path: str) -> None:
@@ -77,8 +92,9 @@ def _unlink_files(directory: int) -> list[str]:
     """Unlink what is no directory; the names of those that are."""
     inner = []
     for name in os.listdir(directory):
-        if stat.S_ISDIR(os.lstat(name, dir_fd=directory).st_mode):
-            inner.append(name)
-        else:
-            os.unlink(name, dir_fd=directory)
+        with suppress(FileNotFoundError):
+            if stat.S_ISDIR(os.lstat(name, dir_fd=directory).st_mode):
+                inner.append(name)
+            else:
+                os.unlink(name, dir_fd=directory)
     return inner
