@@ -183,20 +183,29 @@ class LogBytes:
 
     def __init__(self, base_offset: cython.longlong, size: cython.Py_ssize_t):
         self._base_offset = base_offset
+        self._view = None
         self.reset(size)
+
+    # Where a mapping is let go of, other code runs (`storage.local` watches mappings), and other threads,
+    # which may ask here. So it is held until all fields belong to the new one.
 
     def reset(self, size: cython.Py_ssize_t):
         """Forget the mapping; so many bytes are published."""
-        self._view = memoryview(b"")
-        self._buf = self._view
+        held = self._view
+        empty = memoryview(b"")
         self._mapped = 0
         self._size = size
+        self._buf = empty
+        self._view = empty
+        del held
 
     def remap(self, view):
         """Look at another mapping of the same file from now on."""
+        held = self._view
         self._buf = view
         self._view = view
         self._mapped = len(view)
+        del held
 
     def publish(self, size: cython.Py_ssize_t):
         """Show that many bytes from now on."""
