@@ -480,8 +480,9 @@ class _Loader:
         cache = self._parts.epochs.cache
         cache.truncate_from_end(end)
         cache.truncate_from_start(self._log_start)
-        if cache.entries != before and not self._clean:
-            self._parts.epochs.write()  # otherwise with the next change: nobody has asked for one yet
+        # Of a log that is in order, they are written with the next change: nobody has asked for one yet.
+        if cache.entries != before and (self._as_kafka or not self._clean):
+            self._parts.epochs.write()
 
     def _load_producers(self, segments: LogSegments, start: int, end: int) -> None:
         parts = self._parts
