@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.kernels_twin import twin
 from tidelog.config import LogConfig
-from tidelog.errors import TidelogError
+from tidelog.errors import InvalidTimestampError, TidelogError
 from tidelog.kernels import single_batch as kernel
 from tidelog.kernels.scratch import Scratch
 from tidelog.log import AppendOrigin, Log
@@ -219,6 +220,47 @@ def test_a_write_that_the_disk_refuses_leaves_nothing_behind(tmp_path: Path) -> 
         assert (file.stat().st_size, log.offset_snapshot()) == (size, view)
         assert log.append_as_leader(batch).first_offset == 2
         assert log.read_arrow(0)["offset"].to_pylist() == [0, 1, 2]
+
+
+def _dated(timestamp: int) -> bytes:
+    return bytes(encode_records([Record(b"value", timestamp=timestamp)]))
+
+
+def test_a_segment_that_began_anew_rolls_by_its_new_first_batch(tmp_path: Path) -> None:
+    """What was worked out for the segment before it was cut to nothing holds no more."""
+    with _open(tmp_path / "t-0", {"segment.ms": "3"}) as log:
+        for timestamp in (NOW, NOW + 1):
+            log.append_as_leader(_dated(timestamp))
+        log.truncate_to(0)
+        for timestamp in (NOW - 10, NOW - 9, NOW - 5):
+            log.append_as_leader(_dated(timestamp))
+        assert [segment.base_offset for segment in log.segments] == [0, 2]
+
+
+def test_leader_epochs_that_are_taken_back_are_seen(tmp_path: Path) -> None:
+    """A batch of an epoch that is the latest no more is noted as the beginning of one again."""
+    with _open(tmp_path / "t-0", {}) as log:
+        for epoch in (0, 0, 1, 1):
+            log.append_as_leader(_dated(NOW), leader_epoch=epoch)
+        log.truncate_to(1)
+        for epoch in (1, 1):
+            log.append_as_leader(_dated(NOW), leader_epoch=epoch)
+        assert [(entry.epoch, entry.start_offset) for entry in log.epoch_entries] == [(0, 0), (1, 1)]
+
+
+@pytest.mark.parametrize("way", [bytes, bytearray])
+def test_the_machines_clock_bounds_timestamps(tmp_path: Path, way: type[bytes | bytearray]) -> None:
+    """Both ways, an hour ahead is the limit; how far behind is the topic's."""
+    config = {"message.timestamp.after.max.ms": "3600000", "message.timestamp.before.max.ms": "3600000"}
+    now = time.time_ns() // 1_000_000
+    with Log.open(tmp_path / "t-0", LogConfig.from_properties(config)) as log:
+        log.append_as_leader(_dated(now))
+        for minutes in (-50, 50):
+            log.append_as_leader(way(_dated(now + minutes * 60_000)))
+        for minutes in (-61, 300):
+            with pytest.raises(InvalidTimestampError):
+                log.append_as_leader(way(_dated(now + minutes * 60_000)))
+        assert log.log_end_offset == 3
 
 
 def test_readers_see_each_append_and_keep_what_they_saw(tmp_path: Path) -> None:

@@ -298,7 +298,7 @@ def test_recovery_makes_room_in_an_index_configured_too_small(directory: Directo
     segment = opened(directory, segment_index_bytes=36, index_interval_bytes=0)
     assert segment.recover(Nothing()) == 0
     assert (segment.offset_index.entries, segment.time_index.entries) == (49, 49)
-    assert segment.index_full
+    assert segment.progress.index_full
     assert segment.seal().index_fault() is None
 
 

@@ -46,7 +46,7 @@ def test_a_new_segment_is_empty(directory: Directory) -> None:
     assert (segment.size, segment.next_offset(), segment.first_batch_timestamp) == (0, 7, -1)
     assert segment.max_timestamp_so_far == TimestampOffset(-1, 7)
     assert segment.largest_timestamp == segment.mtime_ms
-    assert (segment.created_ms, segment.jitter_ms, segment.index_full) == (NOW_MS, 0, False)
+    assert (segment.created_ms, segment.jitter_ms, segment.progress.index_full) == (NOW_MS, 0, False)
     assert bytes(segment.buffer()) == b""
     assert segment.translate_offset(7) is segment.read(7, 100) is segment.read_record(7) is None
     assert segment.find_offset_by_timestamp(0, 0) is None
@@ -241,9 +241,9 @@ def test_a_full_index_refuses_an_append_before_it_is_written(directory: Director
         append(segment, b"".join(batch(i, [i]) for i in range(1, 4)))
     assert segment.next_offset() == 1
     append(segment, batch(1, [1]))
-    assert not segment.index_full
+    assert not segment.progress.index_full
     append(segment, batch(2, [2]))
-    assert segment.index_full, "the last time entry is for the roll"
+    assert segment.progress.index_full, "the last time entry is for the roll"
     with pytest.raises(IndexFullError):
         append(segment, batch(3, [3]))
     assert segment.next_offset() == 3

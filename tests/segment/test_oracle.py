@@ -75,7 +75,7 @@ class Case:
             segment.time_index.entries,
             largest.timestamp,
             largest.offset,
-            int(segment.index_full),
+            int(segment.progress.index_full),
         ]
 
     def answer(self, step: Step) -> list[int]:
@@ -127,7 +127,7 @@ class Case:
 
     def append(self) -> None:
         rng, segment = self.rng, self.segment
-        if segment.index_full:  # the log would roll
+        if segment.progress.index_full:  # the log would roll
             return
         room = segment.offset_index.max_entries - segment.offset_index.entries
         room = min(room, segment.time_index.max_entries - 1 - segment.time_index.entries)

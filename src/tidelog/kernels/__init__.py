@@ -6,7 +6,7 @@
     payloads     lz4, snappy, scratch (memory to decompress into), crc, varints
     writing      encode (Arrow to batches), seal (batch headers), entries (index entries)
     appending    appends, contents, ready and single_batch: check and stamp the batches of an append;
-                 published (what readers see of a log)
+                 appender (one batch, written too), published (what readers see of a log)
     compaction   keyed (keys and their hashes), keymap, mapping (first pass), cleaning (second pass), uplift
     values       avro (datums to columns), jsonfit (which JSON fits a schema)
     rewriting    editing (records erased, redacted, with other times)

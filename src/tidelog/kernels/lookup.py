@@ -175,12 +175,6 @@ class LogBytes:
     to get it. A start of 0 is always right, and a bound of 2^63 - 1 bounds nothing.
     """
 
-    _view: object
-    _buf: cython.const[cython.uchar][::1]
-    _base_offset: cython.longlong
-    _size: cython.Py_ssize_t
-    _mapped: cython.Py_ssize_t
-
     def __init__(self, base_offset: cython.longlong, size: cython.Py_ssize_t):
         self._base_offset = base_offset
         self._view = None
@@ -221,6 +215,7 @@ class LogBytes:
         return None if self._mapped < self._size else self._view[: self._size]
 
     @cython.cfunc
+    @cython.exceptval(check=False)
     def _refusal(self, start: cython.Py_ssize_t) -> cython.int:
         """Why no walk can begin at `start`, or 0."""
         if self._mapped < self._size:

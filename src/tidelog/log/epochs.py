@@ -179,6 +179,10 @@ class LeaderEpochCache:
         cut.truncate_from_end(end_offset)
         return cut._entries
 
+    def restore(self, entries: Iterable[EpochEntry]) -> None:
+        """Have these entries from now on."""
+        self._entries = LeaderEpochCache(entries)._entries
+
     def clear(self) -> bool:
         """Forget everything."""
         had_any = bool(self._entries)
@@ -194,7 +198,7 @@ class EpochFile:
     def __init__(self, directory: Directory, cache: LeaderEpochCache) -> None:
         self._directory = directory
         self.cache = cache
-        """The epochs; change them through this object only."""
+        """The epochs, always the same object; change them through this one only."""
 
     @classmethod
     def load(cls, directory: Directory) -> EpochFile:
@@ -221,7 +225,7 @@ class EpochFile:
 
     def restore(self, entries: Sequence[EpochEntry]) -> None:
         """Go back to earlier entries: what they were changed for was not written."""
-        self.cache = LeaderEpochCache(entries)
+        self.cache.restore(entries)
         self.write()
 
     def truncate_from_end(self, end_offset: int) -> None:

@@ -32,9 +32,9 @@ from tidelog.errors import (
 )
 from tidelog.index import AbortedTxn, ActiveOffsetIndex, ActiveTimeIndex, TransactionIndex
 from tidelog.index.base import MAX_RELATIVE_OFFSET
+from tidelog.kernels.appender import Progress
 from tidelog.kernels.entries import index_entries
 from tidelog.kernels.lookup import END
-from tidelog.kernels.single_batch import Progress
 from tidelog.records.batches import BatchTable, Column
 from tidelog.segment.base import Segment
 from tidelog.segment.file import MAX_SIZE, LogFile
@@ -68,7 +68,6 @@ class ActiveSegment(Segment):
         "_opened",
         "_slots",
         "created_ms",
-        "index_full",
         "index_interval_bytes",
         "jitter_ms",
         "progress",
@@ -94,15 +93,13 @@ class ActiveSegment(Segment):
         self._length = 0  # what a new file was preallocated to
         self._end = self.base_offset + MAX_RELATIVE_OFFSET
         self.progress = Progress()
-        """The last offset, the largest timestamp, and the bytes written since the last index entry."""
+        """Where the next append goes on from, and whether an index has no room for it (`index_full`)."""
         self._slots = 0
         self._failure: BaseException | None = None
         self.created_ms = clock()
         """When the segment was made or opened, or last became empty."""
         self.jitter_ms = jitter_ms
         """How much earlier than `segment.ms` says it rolls."""
-        self.index_full = False
-        """Whether the segment must roll because an index has no room."""
         self._take_stock()
         self._opened = self._mark()
 
@@ -284,7 +281,7 @@ class ActiveSegment(Segment):
         progress.last_offset = last
         progress.max_timestamp, progress.max_offset = largest
         if not position:
-            self._first_timestamp = timestamp
+            self._begin(timestamp)
         if indexed:
             progress.since = size
             self.offset_index.append(last, position)
@@ -321,7 +318,7 @@ class ActiveSegment(Segment):
             self.undo(error)
             raise
         if not position:
-            self._first_timestamp = int(batches.max_timestamp[0])
+            self._begin(int(batches.max_timestamp[0]))
         stand.last_offset, stand.since, self._last_time = last, since, last_time
         stand.max_timestamp, stand.max_offset = timestamp, offset
         self._add_entries(offsets[:, :some], times[:, :fewer])
@@ -347,10 +344,14 @@ class ActiveSegment(Segment):
 
     def _count_slots(self) -> None:
         """Count the indexed batches that both indexes still have room for, and see whether one is full."""
-        offsets = self.offset_index.max_entries - self.offset_index.entries
-        times = self.time_index.max_entries - 1 - self.time_index.entries
-        self._slots = min(offsets, times)
-        self.index_full = self._slots <= 0
+        offsets, times = self.offset_index, self.time_index
+        self._slots = min(offsets.max_entries - offsets.entries, times.max_entries - 1 - times.entries)
+        self.progress.index_full = self._slots <= 0
+
+    def _begin(self, timestamp: int | None) -> None:
+        """Note the first batch's timestamp; None: to be read when it is asked for."""
+        self._first_timestamp = timestamp
+        self.progress.beginnings += 1
 
     def _refuse_size(self, data: Buffer, position: int, size: int) -> None:
         given = memoryview(data).nbytes
@@ -365,9 +366,7 @@ class ActiveSegment(Segment):
             raise IndexOffsetOverflowError(
                 f"offset {offset} is not within 2^31 - 1 of the base offset of segment {self.path}"
             )
-        raise OffsetsOutOfOrderError(
-            f"offset {offset} does not lie above those before it in segment {self.path}"
-        )
+        raise OffsetsOutOfOrderError(f"offset {offset} is not above those before it in segment {self.path}")
 
     def undo(self, error: BaseException) -> None:
         """Remove what a failed write left behind."""
@@ -464,7 +463,8 @@ class ActiveSegment(Segment):
         finally:
             self._file.state.changes += 1
         if not self.size:
-            self.created_ms, self._first_timestamp = self._clock(), None
+            self.created_ms = self._clock()
+            self._begin(None)
         had_timestamps = self.progress.max_timestamp >= 0
         self._take_stock()
         self.progress.last_offset, self.progress.since = self.next_offset() - 1, 0
@@ -493,7 +493,7 @@ class ActiveSegment(Segment):
             self._add_last_time()
         finally:
             self._file.state.changes += 1
-        self._first_timestamp = None
+        self._begin(None)
         self._last_time = self.time_index.last_entry.timestamp
         self.progress.last_offset = rebuilding.last_offset
         self._count_slots()

@@ -1,4 +1,4 @@
-"""The short way of an append: one ready batch of a client in one call (`kernels.single_batch`).
+"""The short way of an append: one ready batch of a client in one call (`kernels.appender`).
 
 The kernel does what `appending` does in steps 1 to 10 for a batch that needs nothing out of the ordinary.
 Here is what it has to know of a log: the topic's limits, and the bounds within which the active segment takes
@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from tidelog.kernels.appender import Appender
 from tidelog.kernels.scratch import Scratch
-from tidelog.kernels.single_batch import Appender, SingleBatch
+from tidelog.kernels.single_batch import SingleBatch
 from tidelog.log.append.info import AppendResult
 from tidelog.log.append.validation import TARGETS
 from tidelog.log.flushing import flush
@@ -51,14 +52,13 @@ def short_way(state: LogState, *, own_clock: bool) -> Appender | None:
 
 
 def _facts(state: LogState) -> tuple[Any, ...] | None:
-    """What holds until the active segment, the epochs or the segment's first timestamp change."""
+    """What holds until the active segment, the epochs or the segment's first batch change."""
     active, epoch = state.active, state.epochs.cache.latest_epoch
     bounds = roll_bounds(roll_facts(state))
     if epoch is None or bounds is None or active.base_offset > _NEAR_THE_END:
         return None
     return (
         active.file,
-        active.progress,
         epoch,
         active.base_offset,
         active.index_interval_bytes,

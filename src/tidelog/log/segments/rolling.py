@@ -154,7 +154,7 @@ def roll_facts(
         active.first_batch_timestamp,
         active.created_ms,
         active.jitter_ms,
-        active.index_full,
+        active.progress.index_full,
         now_ms,
     )
     return _new(RollFacts, facts)

@@ -201,7 +201,7 @@ class _StagedSegment:
 
     def room_for(self, table: BatchTable, start: int, config: LogConfig) -> int:
         """Up to which batch the segment can take them."""
-        if self._segment.index_full:
+        if self._segment.progress.index_full:
             return start
         room = config.max_segment_bytes - self._segment.size
         fitting = int(np.searchsorted(np.cumsum(table.size[start:]), room, side="right"))
