@@ -167,6 +167,14 @@ def make(cls, names: tuple, kinds: tuple, found: tuple):
     return record
 
 
+def make_pair(cls, names: tuple, first, second):
+    """An object of a frozen data class with these two fields, in half of the time that calling it takes."""
+    pair = object.__new__(cls)
+    _set(pair, names[0], first)
+    _set(pair, names[1], second)
+    return pair
+
+
 def find_in_payload(
     payload: cython.const[cython.uchar][::1],
     row: cython.const[cython.longlong][::1],

@@ -22,7 +22,7 @@ from tidelog.errors import CompressionError, InvalidIndexError, LogClosedError, 
 from tidelog.index import OffsetIndex, TimeIndex, TransactionIndex, TxnIndexSearchResult
 from tidelog.index.base import MAX_RELATIVE_OFFSET
 from tidelog.kernels.lookup import BAD_START, END, PACKED, UNMAPPED
-from tidelog.kernels.pick import find_in_payload, make
+from tidelog.kernels.pick import find_in_payload, make, make_pair
 from tidelog.records.batches import HEADER_SIZE, BatchTable, scan_batches
 from tidelog.records.compression import decompress
 from tidelog.records.decode import decode_batches
@@ -39,6 +39,7 @@ _TAIL_BYTES = 4 << 20  # of a log behind its last index entry: usually one batch
 _NO_BOUND = (1 << 63) - 1
 _MAGIC_V2 = 2
 _TIMESTAMP_TYPES = (TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME)
+_TIMESTAMP_OFFSET = ("timestamp", "offset")
 _FIELDS = tuple(field.name for field in fields(StoredRecord))
 _LEGACY_COLUMNS = ("offset", "timestamp_ms", "timestampType", "key", "value")
 
@@ -250,7 +251,7 @@ class Segment(ABC):
             if found[0] == END:
                 return None
             if found[0] == 0:
-                return TimestampOffset(found[1], found[2])
+                return make_pair(TimestampOffset, _TIMESTAMP_OFFSET, found[1], found[2])
             batch = self._batch(found[1], found[2])
             unpacked = self._unpack_time(found[1], batch, timestamp, starting_offset)
             if unpacked is not None:

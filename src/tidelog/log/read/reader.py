@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -41,7 +41,7 @@ __all__ = ["LogReader"]
 DEFAULT_READ_BYTES = 1 << 20
 
 _T = TypeVar("_T")
-_P = ParamSpec("_P")
+_A = TypeVar("_A")
 
 
 class LogReader:
@@ -159,7 +159,8 @@ class LogReader:
         With `min_one_message` the first batch comes whole though it is larger than `max_length`. Raises
         OffsetOutOfRangeError outside of [log start, log end].
         """
-        return self._on_view(read, start_offset, max_length, isolation, min_one_message)
+        what = (start_offset, max_length, isolation, min_one_message)
+        return self._on_view(lambda view, what: read(view, *what), what)
 
     def read_arrow(
         self,
@@ -184,7 +185,7 @@ class LogReader:
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> tuple[AbortedTxn, ...]:
         """The aborted transactions that reach into [start_offset, end_offset)."""
-        return self._on_view(aborted_transactions, start_offset, end_offset)
+        return self._on_view(lambda view, end: aborted_transactions(view, start_offset, end), end_offset)
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """What a Kafka broker answers to a consumer that asks for a timestamp (ms) or an `OffsetTarget`.
@@ -201,11 +202,9 @@ class LogReader:
         """An offset of [log start, log end] with its place on disk."""
         return self._on_view(find_place, offset)
 
-    def _on_view(
-        self, ask: Callable[Concatenate[LogView, _P], _T], *args: _P.args, **kwargs: _P.kwargs
-    ) -> _T:
+    def _on_view(self, ask: Callable[[LogView, _A], _T], about: _A) -> _T:
         """Ask the view of this moment; once more if the log was truncated or a segment has gone in the
-        meantime.
+        meantime. (One argument: to pass on any number takes as long as finding a record.)
 
         A truncation is counted before a byte goes. So an answer is whole if none was counted since the view
         was taken: with one, other records may have come to the same places, undecided ones perhaps.
@@ -215,7 +214,7 @@ class LogReader:
             truncations = state.truncations
             view = state.view
             try:
-                found = ask(view, *args, **kwargs)
+                found = ask(view, about)
             except LogClosedError:
                 state.check_readable()
                 if state.view is view:
