@@ -10,6 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from tests.broker.world import World
 from tidelog.broker.effects import TRANSACTION_STATE, Effect, Partition
+from tidelog.broker.settings import Settings, transaction_config
 from tidelog.broker.transactions import TransactionConfig
 from tidelog.broker.transactions.transaction import Transaction, TransactionState
 from tidelog.protocol.coordinator_records import decode_transaction_record
@@ -441,3 +442,12 @@ def test_the_coordinator_of_everything_is_this_broker(version: int) -> None:
     assert [(each.node_id, each.host, each.port, each.error_code) for each in told] == [
         (0, "localhost", 9092, 0)
     ] * len(told)
+
+
+def test_the_configuration_says_when_expired_ids_are_looked_for() -> None:
+    given = {
+        "transactional.id.expiration.ms": 5000,
+        "transaction.remove.expired.transaction.cleanup.interval.ms": 700,
+    }
+    config = transaction_config(Settings.from_properties(given))
+    assert (config.id_expiration_ms, config.cleanup_interval_ms) == (5000, 700)

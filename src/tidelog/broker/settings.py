@@ -137,6 +137,13 @@ class Settings:
     transactional_id_expiration_ms: int = _row(
         "transactional.id.expiration.ms", _INT, 604_800_000, 1, "How long a silent transactional id is kept."
     )
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = _row(
+        "transaction.remove.expired.transaction.cleanup.interval.ms",
+        _INT,
+        3_600_000,
+        1,
+        "Time between two looks for such ids.",
+    )
     transaction_max_timeout_ms: int = _row(
         "transaction.max.timeout.ms", _INT, 900_000, 1, "The longest timeout of a transaction."
     )
@@ -181,6 +188,7 @@ def transaction_config(settings: Settings) -> TransactionConfig:
     return TransactionConfig(
         max_timeout_ms=settings.transaction_max_timeout_ms,
         id_expiration_ms=settings.transactional_id_expiration_ms,
+        cleanup_interval_ms=settings.transaction_remove_expired_transaction_cleanup_interval_ms,
     )
 
 
