@@ -346,6 +346,8 @@ def test_groups_are_listed_and_described() -> None:
     assert found[0].authorized_operations == -(1 << 31)
     asked = at.ask("describe_groups", 5, groups=["g"], include_authorized_operations=True).groups[0]
     assert asked.authorized_operations == 0b1101_0100_1000
+    nobody = at.ask("describe_groups", 5, groups=["none"], include_authorized_operations=True).groups[0]
+    assert nobody.authorized_operations == -(1 << 31)
     assert (found[0].members[0].client_id, found[0].members[0].client_host) == ("me", "/127.0.0.1")
     assert (found[1].group_state, found[1].error_code) == ("Dead", ErrorCode.group_id_not_found)
     (old,) = at.ask("describe_groups", 5, groups=["none"]).groups

@@ -21,15 +21,11 @@ _CONSUMER_MEMBER = 1
 
 def describe_consumer_groups(table: GroupTable, asked: Request) -> Sequence[Effect]:
     """ConsumerGroupDescribe: groups of the consumer protocol only."""
-    operations = group_operations(asked.message)
-    groups = [
-        _described(table, group_id) | {"authorized_operations": operations}
-        for group_id in asked.message.group_ids
-    ]
+    groups = [_described(table, group_id, asked.message) for group_id in asked.message.group_ids]
     return [Reply(asked.ticket, respond(asked.message, groups=groups))]
 
 
-def _described(table: GroupTable, group_id: str) -> dict[str, Any]:
+def _described(table: GroupTable, group_id: str, message: Any) -> dict[str, Any]:
     if not group_id:
         return {"group_id": "", "error_code": ErrorCode.invalid_group_id}
     group = table.groups.get(group_id)
@@ -45,6 +41,7 @@ def _described(table: GroupTable, group_id: str) -> dict[str, Any]:
         "group_state": group.state_name,
         "group_epoch": group.epoch,
         "assignment_epoch": max(group.assignment_epoch, 0),
+        "authorized_operations": group_operations(message),
         "assignor_name": group.preferred_assignor(table.config.consumer_assignors[0]),
         "members": [
             {

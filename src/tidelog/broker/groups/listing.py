@@ -55,19 +55,15 @@ def group_operations(message: Any) -> int:
 def describe_groups(table: GroupTable, asked: Request) -> Sequence[Effect]:
     """DescribeGroups: classic groups only."""
     message = asked.message
-    operations = group_operations(message)
-    found = [
-        _described(table.groups.get(name), name, message.__version__) | {"authorized_operations": operations}
-        for name in message.groups
-    ]
+    found = [_described(table.groups.get(name), name, message) for name in message.groups]
     return [Reply(asked.ticket, respond(message, groups=found))]
 
 
-def _described(group: Group | None, group_id: str, version: int) -> dict[str, Any]:
-    told: dict[str, Any] = {"group_id": group_id}
+def _described(group: Group | None, group_id: str, message: Any) -> dict[str, Any]:
+    told: dict[str, Any] = {"group_id": group_id, "authorized_operations": _NO_OPERATIONS}
     if not isinstance(group, ClassicGroup):
         told["group_state"] = "Dead"
-        if version >= _NOT_FOUND:
+        if message.__version__ >= _NOT_FOUND:
             kind = "not found" if group is None else "not a classic group"
             told |= {
                 "error_code": ErrorCode.group_id_not_found,
@@ -87,6 +83,7 @@ def _described(group: Group | None, group_id: str, version: int) -> dict[str, An
         for member in group.members.values()
     ]
     return told | {
+        "authorized_operations": group_operations(message),
         "group_state": group.state_name,
         "protocol_type": group.protocol_type or "",
         "protocol_data": (group.protocol_name or "") if settled else "",
