@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import tidelog
 from tests.cli.command import run
@@ -14,12 +16,16 @@ from tests.manager.damage import make_unclean
 from tests.manager.test_coordinators import record, state
 from tidelog import Record
 from tidelog.doctor import Kind, RootVerdict, Severity, examine
+from tidelog.doctor.fixing import make_plan
 from tidelog.layout.roots import Checkpoint
 from tidelog.log.log import clock_ms
 from tidelog.records.batches import scan_batches
-from tidelog.storage import LOCAL, write_offset_checkpoint
+from tidelog.storage import LOCAL, File, LocalFileSystem, write_offset_checkpoint
 from tidelog.testing.builders import LogBuilder
 from tidelog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from _typeshed import StrPath
 
 NOW_MS = 1_763_280_000_000
 
@@ -227,3 +233,30 @@ def test_partitions_without_a_directory_are_made_anew(tmp_path: Path) -> None:
     (one,) = (one for one in last.findings if one.kind is Kind.MISSING)
     assert "orders-1 to this disk" in one.cause
     assert one.kafka == "it makes them anew, empty"
+
+
+class Restless(LocalFileSystem):
+    """A disk on which somebody appends whenever it is looked at."""
+
+    def __init__(self, append: Callable[[], object]) -> None:
+        super().__init__()
+        self._append, self._left = append, 60
+
+    def open(self, path: StrPath, *, writable: bool = False, create: bool = False) -> File:
+        if self._left and "hot-0/" in str(path):
+            self._left -= 1
+            self._append()
+        return super().open(path, writable=writable, create=create)
+
+
+def test_a_partition_that_is_written_to_is_not_damaged(tmp_path: Path) -> None:
+    with tidelog.open(tmp_path / "root") as store:
+        config = {"retention.ms": -1, "segment.bytes": 1 << 20, "index.interval.bytes": 100}
+        hot = store.create_topic("hot", config=config)[0]
+        hot.append([Record(b"first")])
+        fs = Restless(lambda: hot.append([Record(bytes(30_000))] * 3))
+        found = list(examine(fs, [str(tmp_path / "root")], now_ms=NOW_MS))
+        plan = make_plan(fs, [str(tmp_path / "root")], now_ms=NOW_MS)
+    said = [(one.kind, one.cause) for verdict in found for one in verdict.findings if one.severity.is_wrong]
+    assert said == []
+    assert [one for step in plan.steps for one in step.actions if one.path.endswith(".log")] == []

@@ -1,7 +1,8 @@
 """An examination: the disks of one broker, partition by partition, then each disk as a whole.
 
 1. `look_at_broker`: names, small files, metadata.
-2. Each partition that a broker would load: verified, and its loading rehearsed (`partitions`).
+2. Each partition that a broker would load: verified, and its loading rehearsed (`partitions`). Where a
+   process has the root open, it is looked at as it is at one moment (`moments`).
 3. Each root: what stops a start, what becomes of directories and checkpoints (`roots`, `permissions`).
 
 Findings come with the verdict that they belong to, as soon as it is known. Nothing is locked, written or
@@ -15,11 +16,13 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
+from tidelog.config import LogConfig
 from tidelog.doctor.coordinated import endings
 from tidelog.doctor.disks import Broker, Disk, PartitionDirectory, look_at_broker
 from tidelog.doctor.findings import Finding, Kind, PartitionVerdict, RootVerdict, Severity
 from tidelog.doctor.forecast import Forecast, Start
 from tidelog.doctor.identity import examine_identity
+from tidelog.doctor.moments import Moment
 from tidelog.doctor.partitions import Examined, examine_partition
 from tidelog.doctor.permissions import examine_permissions
 from tidelog.doctor.quarantine import RunState, find_runs
@@ -36,6 +39,8 @@ __all__ = ["Examination", "examine", "start_of"]
 
 RECOVERY_BYTES_PER_SECOND = 500_000_000
 """What Kafka's recovery is taken to read of a disk: its engine checks about 1.2 GB/s on two cores."""
+
+_LOOKS = 5
 
 
 @dataclass(slots=True)
@@ -84,6 +89,8 @@ def examine(
         def look(one: PartitionDirectory, disk: Disk = disk) -> Examined:
             config = broker.log_config(one.partition.topic)
             start = replace(start_of(broker, disk, one), endings=ending.get(one.partition, {}))
+            if holder_of(disk.path) is not None:
+                return _examine_in_use(fs, one, config, start, advance)
             return examine_partition(fs, one, config, start, advance=advance)
 
         for one, examined in _in_order(look, loaded, threads):
@@ -109,6 +116,29 @@ def examine(
         found.roots.append(root)
         yield root
     keep(found)
+
+
+def _examine_in_use(
+    fs: FileSystem,
+    one: PartitionDirectory,
+    config: LogConfig,
+    start: Start,
+    advance: Callable[[int], None],
+) -> Examined:
+    """Look at a partition that may be written to meanwhile, more than once where something is wrong."""
+    for number in range(_LOOKS):
+        moment = Moment(fs, one.path)
+        try:
+            found = examine_partition(moment, one, config, start, advance=advance if not number else _unheard)
+            if not any(each.severity.is_wrong for each in found.verdict.findings) or not moment.has_passed():
+                break
+        finally:
+            moment.close()
+    return found
+
+
+def _unheard(size: int) -> None:
+    """Bytes that are read once more were counted before."""
 
 
 def _in_order(

@@ -27,6 +27,7 @@ from tidelog.doctor.forecast import Start
 from tidelog.doctor.identity import lost_id
 from tidelog.doctor.mending import Mended, mend_partition
 from tidelog.doctor.misnamed import examine_names
+from tidelog.doctor.moments import at_one_moment
 from tidelog.doctor.permissions import broker_user, forbidden
 from tidelog.doctor.plans import Act, Action, Plan, Step
 from tidelog.doctor.quarantine import QUARANTINE
@@ -317,7 +318,8 @@ def _partition(
         return
     broker = examination.broker
     start = _sane(fs, start_of(broker, disk, one), one.path)
-    done = mend_partition(fs, one.path, broker.log_config(one.partition.topic), start)
+    with at_one_moment(fs, disk.path, one.path) as now:
+        done = mend_partition(now, one.path, broker.log_config(one.partition.topic), start)
     why = "; ".join(dict.fromkeys(each.cause for each in findings[:3]))
     if done.error is not None or done.left:
         left = done.error or done.left[0].cause
