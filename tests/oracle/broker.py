@@ -29,7 +29,7 @@ from tests.ports import free_ports
 
 __all__ = ["QUICK_JVM", "STOCK_JVM", "Broker", "run_broker", "run_cluster"]
 
-START_LIMIT_S = 90.0
+START_LIMIT_S = 240.0
 STOP_LIMIT_S = 60.0
 
 ADOPTED_LEADER_EPOCH = 100
