@@ -10,7 +10,14 @@ import pytest
 
 import tidelog
 from tests.reconciling.histories import NAME, QUICK, Cluster, Harm, harm
-from tidelog.manager.reconciling.lineage import EpochRun, lineage_of
+from tidelog.manager.reconciling.lineage import (
+    EpochRun,
+    EpochStart,
+    Lineage,
+    agreed_end,
+    is_apart,
+    lineage_of,
+)
 from tidelog.manager.reconciling.outcome import Outcome
 from tidelog.manager.reconciling.reconciling import reconcile_partition
 from tidelog.manager.verification import verify_partition
@@ -148,3 +155,30 @@ def test_the_oldest_epoch_of_a_trimmed_log_contradicts_nothing() -> None:
         assert lineage_of(runs, entries, 20)[1] == []
     assert len(lineage_of(runs, [EpochEntry(0, 0), EpochEntry(3, 14)], 20)[1]) == 1
     assert len(lineage_of(runs, [EpochEntry(0, 12)], 20)[1]) == 1
+
+
+def history(end: int, *epochs: tuple[int, int, int]) -> Lineage:
+    return Lineage(tuple(EpochStart(*one) for one in epochs), end)
+
+
+def test_an_epoch_that_the_winner_has_lost_fits_in_where_it_is_damaged() -> None:
+    winner = history(16, (3, 0, 0), (10, 5, 12))  # between 5 and 12 it knows nothing
+    assert agreed_end(winner, history(12, (7, 0, 8))) == 12
+    assert agreed_end(winner, history(14, (7, 0, 8))) == 12
+    assert agreed_end(history(16, (3, 0, 0), (10, 8, 8)), history(12, (7, 0, 8))) == 0
+
+
+def test_a_copy_that_ends_before_all_known_epochs_is_apart() -> None:
+    """The winner was trimmed to offset 30: how it came there, nothing tells."""
+    winner = history(35, (17, 30, 30))
+    assert is_apart(winner, history(16, (6, 0, 0), (14, 6, 6)))
+    assert not is_apart(winner, history(32, (6, 0, 0), (14, 6, 6)))
+    assert not is_apart(winner, history(34, (17, 30, 30)))
+
+
+@pytest.mark.parametrize("seed", [60013, 61002, 62115])
+def test_found_histories(tmp_path: Path, seed: int) -> None:
+    """A replica that went on by itself while the others were trimmed; an epoch that is lost to damage; a
+    batch across the place where a copy leaves the history.
+    """
+    one_history(tmp_path, seed)

@@ -151,11 +151,14 @@ def agreed_end(winner: Lineage, other: Lineage) -> int:
     common = max((one.epoch for one in other.epochs if one.epoch in known), default=None)
     if common is None:
         first = winner.epochs[0]
-        if other.epochs[0].epoch > first.epoch:
-            return other.epochs[0].earliest
-        return min(first.start, other.end_of(first.epoch)[1])
-    earliest, latest = winner.end_of(common)
-    agreed = min(latest, other.end_of(common)[1])
+        if other.epochs[0].epoch <= first.epoch:
+            return min(first.start, other.end_of(first.epoch)[1])
+        common = max(one.epoch for one in winner.epochs if one.epoch < other.epochs[0].epoch)
+        earliest, latest = winner.end_of(common)
+        agreed = other.epochs[0].earliest
+    else:
+        earliest, latest = winner.end_of(common)
+        agreed = min(latest, other.end_of(common)[1])
     if earliest < latest:  # what the winner has there is not known: later epochs of the other may fit in
         following = next(one.epoch for one in winner.epochs if one.epoch > common)
         for one in other.epochs:

@@ -204,11 +204,16 @@ class Ledger:
         if at.any():
             self._explain(np.column_stack((before[at], base[at])))
 
+    def _counted_end(self, number: int) -> int:
+        """Up to where a copy's batches count: one that reaches past where the copy agrees does not."""
+        agreed, left = self.history.agreed[number], self._left.get(number)
+        return agreed if left is None else min(agreed, left[0])
+
     def _explain(self, gaps: Int64s) -> None:
         """Of gaps in the offsets, keep those that no copy was sound at: the others are cleaning's."""
         open_gaps = np.ones(len(gaps), np.bool_)
         for copy in self.history.copies:
-            covers = (gaps[:, 0] >= copy.start) & (gaps[:, 1] <= self.history.agreed[copy.number])
+            covers = (gaps[:, 0] >= copy.start) & (gaps[:, 1] <= self._counted_end(copy.number))
             for first, end in copy.damaged():
                 covers &= (gaps[:, 1] <= first) | (gaps[:, 0] >= end)
             open_gaps &= ~covers
@@ -224,8 +229,8 @@ class Ledger:
             harm = [loss for loss in copy.losses if loss.first_offset < end and first < loss_end(loss)]
             if harm:
                 told.append(f"damaged in {copy.name} ({harm[0].reason})")
-            elif self.history.agreed[copy.number] < end:
-                told.append(f"{copy.name} ends, or leaves the history, at {self.history.agreed[copy.number]}")
+            elif self._counted_end(copy.number) < end:
+                told.append(f"{copy.name} ends, or leaves the history, at {self._counted_end(copy.number)}")
             else:
                 told.append(f"{copy.name} starts at {copy.start}")
         return "; ".join(told)
