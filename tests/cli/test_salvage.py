@@ -13,6 +13,9 @@ import tidelog
 from tests.cli.command import run
 from tests.golden import GOLDEN
 from tests.scanning.damage import hurt, make_log
+from tidelog.manager.upkeep.salvaging import salvage_partitions
+from tidelog.scanning.partitions import find_partitions
+from tidelog.storage import LOCAL
 from tidelog.testing.builders import flip_bit
 
 
@@ -91,3 +94,14 @@ def test_what_is_saved_is_what_is_read(tmp_path: Path, seed: int) -> None:
         assert len(done.losses) == len(losses)
         found = [one for one in verify_root(LOCAL, str(target), deep=True) if one.kind is Kind.DAMAGE]
         assert found == []
+
+
+def test_what_was_cut_short_is_no_root(tmp_path: Path) -> None:
+    """A broker that started on it would make the other partitions anew, empty."""
+    source, target = GOLDEN / "clean", tmp_path / "dst"
+    saving = salvage_partitions(LOCAL, list(find_partitions(str(source))), str(target))
+    next(saving)
+    assert not (target / "meta.properties").exists()
+    for _ in saving:
+        pass
+    assert (target / "meta.properties").read_bytes() == (source / "meta.properties").read_bytes()

@@ -4,8 +4,9 @@
 2. They are appended, byte for byte and with their offsets, to a new log, whose segments begin where those of
    the source do; indexes, leader epochs and producer snapshots are made anew. The last segment is there even
    if nothing in it is sound, so that its offsets are not given out again.
-3. A root's identity, its metadata and what its checkpoints say of the partitions go with them. There is no
-   clean-shutdown file: a broker that starts on the new root checks it.
+3. A root's metadata, what its checkpoints say of the partitions and at last its identity go with them: a
+   broker does not start on what was cut short. There is no clean-shutdown file: one that starts on the new
+   root checks it.
 
 The source is only read, and not locked. The target must not exist or be empty.
 """
@@ -40,7 +41,7 @@ __all__ = ["Salvaged", "salvage_partitions"]
 
 _INT_MAX = (1 << 31) - 1
 _LONG_MAX = (1 << 63) - 1
-_ROOT_FILES = (META_PROPERTIES_FILE, BOOTSTRAP_FILE)
+_ROOT_FILES = (BOOTSTRAP_FILE, META_PROPERTIES_FILE)
 _QUORUM_STATE = "quorum-state"
 
 
@@ -70,10 +71,6 @@ def salvage_partitions(
     if remote:
         raise InvalidInputError(f"{remote[0]} is not on this machine: copy it here first")
     make_directories(fs, target)
-    roots = dict.fromkeys(one.url.rpartition("/")[0] for one in partitions)
-    for root in roots:
-        for name in _ROOT_FILES:
-            _take_over(fs, f"{root}/{name}", f"{target}/{name}")
     starts: dict[TopicPartition, int] = {}
     marks: dict[TopicPartition, int] = {}
     for partition in partitions:
@@ -84,6 +81,9 @@ def salvage_partitions(
         yield done
     write_offset_checkpoint(fs, f"{target}/{Checkpoint.LOG_STARTS.value}", starts)
     write_offset_checkpoint(fs, f"{target}/{Checkpoint.HIGH_WATERMARKS.value}", marks)
+    for root in dict.fromkeys(one.url.rpartition("/")[0] for one in partitions):
+        for name in _ROOT_FILES:
+            _take_over(fs, f"{root}/{name}", f"{target}/{name}")
     fs.sync_directory(target)
 
 
