@@ -349,6 +349,33 @@ def test_a_default_of_another_type_concerns_only_values_that_need_it(kind: Any, 
     assert "the default of y is not of its type" in (error or "")
 
 
+def decimal_type(precision: int, scale: int) -> dict[str, Any]:
+    return {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [((9, 2), (60, 2)), ((60, 2), (61, 3)), ((38, 0), (39, 1)), ((60, 2), (60, 2)), ((60, 3), (62, 2))],
+)
+@pytest.mark.parametrize("number", ["1.25", "-1.25", "0", "-1.28", "123456.78"])
+def test_decimals_that_spark_does_not_have_are_bytes_of_one_scale(
+    old: tuple[int, int], new: tuple[int, int], number: str
+) -> None:
+    value = Decimal(number) if old[1] else Decimal(number).to_integral_value()
+    schemas = versions(["null", decimal_type(*old)], ["null", decimal_type(*new)])
+    texts = {f"{n}.avsc": json.dumps(one) for n, one in enumerate(schemas, 1)}
+    wanted = [Schema(AVRO, text, n) for n, text in enumerate(texts.values(), 1)]
+    made = AvroVersions(DirectorySchemas("test", texts), wanted, {}, portable=True)
+    raw = [encode({"x": (1, value)}, schemas[0]), encode({"x": (0, None)}, schemas[0])]
+    rows = decoded(ColumnDecoder("value", Framing.CONFLUENT, made), [frame(1, one) for one in raw])
+    if old[1] > new[1]:  # no decimal of 76 digits or less holds both, so the newer is the type
+        assert "does not fit" in (rows[0][2] or "")
+        return
+    assert rows[1] == ({"x": None}, None, None)
+    found = int.from_bytes(rows[0][0]["x"], "big", signed=True)
+    assert found == value * 10 ** max(old[1], new[1])
+
+
 def test_decimals_of_two_branches_stay_apart_when_a_union_grows() -> None:
     fixed = {"type": "fixed", "name": "F", "size": 8, "logicalType": "decimal", "precision": 9, "scale": 2}
     large = {"type": "bytes", "logicalType": "decimal", "precision": 30, "scale": 9}

@@ -163,7 +163,7 @@ class Fitting:
 
     def fit(self, array: pa.Array) -> tuple[pa.Array, Bools | None]:
         """The values as the reader's type, and which of them do not fit."""
-        if array.type == self.type:
+        if array.type == self.type and not (self.portable and _has_raw_decimals(self.reader)):
             return array, None
         return _Fitter(self.portable).fit(array, self.writer, self.reader)
 
@@ -210,6 +210,8 @@ class _Fitter:
 
     def _single(self, array: pa.Array, writer: AvroType, reader: AvroType) -> tuple[pa.Array, Bools | None]:
         wanted = self._type(reader)
+        if writer.logical == reader.logical == "decimal" and pa.types.is_binary(wanted):
+            return _raw_decimals(array, writer, reader), None
         if array.type == wanted and not (writer.kind == "record" and not reader.is_recursive):
             return array, None
         if reader.is_recursive or writer.is_recursive:
@@ -281,6 +283,36 @@ def _is_narrower(writer: AvroType, reader: AvroType) -> bool:
     if writer.kind in _NUMBERS and reader.kind in _NUMBERS:
         return _NUMBERS.index(reader.kind) < _NUMBERS.index(writer.kind)
     return _SAME.get(writer.logical, writer.logical) != _SAME.get(reader.logical, reader.logical)
+
+
+def _has_raw_decimals(avro: AvroType) -> bool:
+    """Whether some decimals have no Arrow type that is portable: their bytes do not tell the scale."""
+    if avro.is_recursive:
+        return False
+    is_raw = avro.logical == "decimal" and pa.types.is_binary(arrow_type(avro, portable=True))
+    return is_raw or any(map(_has_raw_decimals, avro.children()))
+
+
+def _raw_decimals(array: pa.Array, writer: AvroType, reader: AvroType) -> pa.Array:
+    """Decimals as the bytes of a number, with the reader's scale."""
+    if writer.scale > reader.scale:
+        raise Misfit(f"a decimal with scale {writer.scale} does not fit scale {reader.scale}")
+    if writer.scale == reader.scale and pa.types.is_binary(array.type):
+        return array
+    found: list[bytes | None] = []
+    for one in array.to_pylist():
+        if isinstance(one, bytes):
+            number = int.from_bytes(one, "big", signed=True)
+        elif one is not None:
+            sign, digits, _ = one.as_tuple()  # Arrow's have the scale of the type
+            number = int("".join(map(str, digits))) * (-1 if sign else 1)
+        else:
+            found.append(None)
+            continue
+        number *= 10 ** (reader.scale - writer.scale)
+        size = (number if number >= 0 else ~number).bit_length() // 8 + 1
+        found.append(number.to_bytes(size, "big", signed=True))
+    return pa.array(found, pa.binary())
 
 
 def _cast(array: pa.Array, wanted: pa.DataType) -> tuple[pa.Array, Bools | None]:
