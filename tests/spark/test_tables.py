@@ -359,6 +359,17 @@ class TestTwoExportsAtOnce(Appending):
         assert table.read()["more"].null_count == 10
         assert mine.partition_by == table.open().partition_by == ("topic", "date")
 
+    def test_a_rule_that_others_make_meanwhile_is_not_broken(self, table: Kind) -> None:
+        if table.is_iceberg:
+            pytest.skip("Iceberg has no such rules")
+        from deltalake import DeltaTable
+
+        mine = table.open()
+        DeltaTable(table.target).alter.add_constraint({"few": "offset < 5"})
+        with pytest.raises(InvalidInputError, match=r"has delta\.constraints\.few"):
+            self.add(table, mine, self.T0, 0, 10, "a")
+        assert table.read().num_rows == 0
+
 
 class TestTheTableIsMaintained(Appending):
     """What others do to a table between two exports."""

@@ -241,6 +241,7 @@ class Delta:
             now = self.done(ids)
             if any(now.offsets.get(name) != before.offsets.get(name) for name in moved):
                 raise overtaken(self.name)
+            self.check_writable()  # the table's rules may be other ones by now
             check_fits(self.name, self.schema() or pa.schema([]), schema or pa.schema([]))
             self._commit(files, self._removals(removed), _transactions(moved, before, after))
 
