@@ -93,8 +93,11 @@ def test_files_that_others_have_changed_are_not_replaced(spark: SparkSession, ki
     mine = kind.open()
     names = [file.name for file in mine.files()]
     merge(spark, kind)
-    with pytest.raises(LogLockedError, match=r"another writer has changed files of .*; nothing was added"):
-        kind.open().replace("data/mine", [], names)
+    for table in (mine, kind.open()):  # loaded before, and after
+        with pytest.raises(
+            LogLockedError, match=r"another writer has changed files of .*; nothing was added"
+        ):
+            table.replace("data/mine", [], names)
     assert values(kind) == list(range(20))
     with pytest.raises(InvalidInputError, match="there is no table"):
         merge(spark, kind, target=f"{kind.target}-none")

@@ -11,8 +11,9 @@ If only the second is there, another topic was exported under this name. Topics 
 place; -1 ends such an entry when the id becomes known.
 
 `deltalake` tries a commit again if others have added files meanwhile. It refuses one if another commit since
-the table was loaded has an app transaction of the same name, or has changed the table's metadata. Then the
-table is loaded again: if its offsets are still those that the run began with, the commit is tried again.
+the table was loaded has an app transaction of the same name, or has changed the table's metadata. A commit
+that removes files is refused if there was any other. Then the table is loaded again: if its offsets are still
+those that the run began with, and it has the files that are to go, the commit is tried again.
 """
 
 from __future__ import annotations
@@ -317,6 +318,9 @@ class Delta:
             commit_properties=CommitProperties(
                 custom_metadata={"tidelog": json.dumps(dict(transactions))} if transactions else None,
                 app_transactions=[Transaction(name, version) for name, version in transactions],
+                # deltalake does not see that others have removed the same files meanwhile: it must not
+                # try again by itself.
+                max_commit_retries=0 if removals else None,
             ),
         )
 
