@@ -14,7 +14,8 @@ import time
 import fsspec
 
 from benchmarks.spark_scale import one_record
-from tidelog.spark.compaction.job import cleanable
+from tidelog.spark.compaction.job import cleanable, whole_tasks
+from tidelog.spark.compaction.whole import WholeSplit
 from tidelog.spark.exporting.job import export_tasks, plan_export
 from tidelog.spark.source.batch import plan_batch
 from tidelog.spark.source.offsets import select_partitions
@@ -40,7 +41,9 @@ def main() -> None:
 
 def _plan(kind: str, root: str) -> int:
     if kind == "compact":
-        return len(cleanable([root], ["t"], _NOW_MS, from_start=True))
+        rows = cleanable([root], ["t"], _NOW_MS, from_start=True)
+        splits = [WholeSplit(root, {}, 0, 0, 0, 0, 0, _NOW_MS, row["bytes_before"]) for row in rows]
+        return len(whole_tasks(splits, _CORES))
     options = SourceOptions.parse({"path": root})
     if kind == "read":
         return len(plan_batch(options))

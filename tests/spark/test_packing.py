@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 from tidelog.scanning.splits import Split
 from tidelog.scanning.tasks import ScanTask
+from tidelog.spark.compaction.job import whole_tasks
+from tidelog.spark.compaction.whole import WholeSplit
 from tidelog.spark.runtime.packing import pack_splits, split_cost
 
 MB = 1 << 20
@@ -58,3 +60,16 @@ def test_every_split_once_in_order_within_the_limits(
         assert len(group) == 1 or sum(split_cost(one, bundled=bundled) for one in group) <= max_bytes
         if max_records is not None:
             assert sum(one.tasks[0].end_offset for one in group) <= max_records
+
+
+def test_the_tasks_of_a_compaction_follow_bytes_and_cores_not_partitions() -> None:
+    def tasks(partitions: int, size: int, cores: int, most: int | None = None) -> int:
+        split = WholeSplit("", {}, 0, 0, 0, 0, 0, 0, size)
+        found = whole_tasks([split] * partitions, cores, most)
+        assert sum(len(one.items) for one in found) == partitions
+        return len(found)
+
+    assert tasks(10_000, 700, 4) == 40
+    assert tasks(100, 700, 400) < 10
+    assert tasks(20, 200 << 20, 4) == 20
+    assert tasks(20, 10 << 20, 4, 30 << 20) == 10

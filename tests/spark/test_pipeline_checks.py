@@ -112,6 +112,10 @@ def test_settings_of_an_ingest(tmp_path: Path, settings: str, words: str) -> Non
         ([INGEST.replace("topic: t, ", "")], "step 1, ingest: name a topic"),
         ([INGEST, "export: {to: o, topics: [t], values: json, schema: id INTT}"], "step 2, export: .*INTT"),
         ([INGEST, "export: {to: o, topics: [t], values: json, schema: 'm MAP<INT,INT>'}"], "names in JSON"),
+        (
+            [INGEST, "export: {to: o, topics: [t], values: json, schema: i INTERVAL}"],
+            "step 2, export: .*type",
+        ),
     ],
 )
 def test_what_spark_does_not_understand(

@@ -42,7 +42,15 @@ from tidelog.manager.verification.root import partition_directories
 from tidelog.spark.compaction.passes import DistributedPasses
 from tidelog.spark.compaction.staged_segments import sweep
 from tidelog.spark.compaction.whole import WholeDone, WholeSplit, WholeWork, put_in_place
-from tidelog.spark.runtime.jobs import pack, parallelism, report_frame, run_job, share_bytes
+from tidelog.spark.runtime.jobs import (
+    Bin,
+    pack,
+    parallelism,
+    report_frame,
+    run_job,
+    share_bytes,
+    share_on,
+)
 from tidelog.spark.sink.options import SinkOptions
 from tidelog.spark.sink.writing import begin_staging
 from tidelog.storage import LOCAL
@@ -52,7 +60,7 @@ from tidelog.types import TopicPartition
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["COMPACT_SCHEMA", "cleanable", "compact"]
+__all__ = ["COMPACT_SCHEMA", "cleanable", "compact", "whole_tasks"]
 
 COMPACT_SCHEMA = pa.schema(
     [
@@ -294,9 +302,9 @@ class _Job:
 
     def _compact_whole(self, chosen: Sequence[_Chosen]) -> list[dict[str, Any]]:
         splits = [one.whole() for one in chosen]
-        share = min(self._most or _MIN_SHARE_BYTES, share_bytes(self._spark, sum(one.size for one in splits)))
+        tasks = whole_tasks(splits, parallelism(self._spark), self._most)
         work = WholeWork(str(self._staging), self._dedupe_bytes, _LOAD_FACTOR)
-        answers: list[list[WholeDone]] = self._tasks(work, pack(splits, share))
+        answers: list[list[WholeDone]] = self._tasks(work, tasks)
         rows = []
         for one, done in zip(chosen, (done for answer in answers for done in answer), strict=True):
             put_in_place(one.partition, Path(done.staged))
@@ -350,6 +358,14 @@ class _Job:
         if len(rows) != len(splits) or len(answers) != len(splits):
             raise DataLossError(f"Spark answered {len(rows)} times for {len(splits)} splits")
         return [pickle.loads(answers[number]) for number in range(len(splits))]
+
+
+def whole_tasks(
+    splits: Sequence[WholeSplit], cores: int, max_bytes_per_task: int | None = None
+) -> list[Bin[WholeSplit]]:
+    """Partitions that are compacted whole, shared out among tasks."""
+    share = share_on(cores, sum(one.size for one in splits))
+    return pack(splits, min(max_bytes_per_task or _MIN_SHARE_BYTES, share))
 
 
 def _results(futures: Sequence[Future[dict[str, Any]]]) -> list[dict[str, Any]]:

@@ -186,7 +186,7 @@ def _named(topic: str, values: list[bytes | None], evolving: bool) -> pa.DataTyp
 
 def struct_of(schema: Any) -> pa.DataType:
     """A schema in any of the forms that are taken, as an Arrow struct."""
-    from pyspark.errors import ParseException
+    from pyspark.errors import ParseException, PySparkTypeError
     from pyspark.sql.types import StructType
 
     if isinstance(schema, str):
@@ -197,7 +197,12 @@ def struct_of(schema: Any) -> pa.DataType:
             raise InvalidInputError(f"the schema is no DDL: {said}") from None
     if isinstance(schema, StructType):
         _refuse_variants(schema)
-        schema = arrow_schema(schema)
+        try:
+            schema = arrow_schema(schema)
+        except PySparkTypeError as error:  # of a type that Arrow lacks, such as an interval
+            raise InvalidInputError(
+                f"the schema has a type that JSON values cannot be read as: {error}"
+            ) from None
     if isinstance(schema, pa.Schema):
         schema = pa.struct(list(schema))
     if isinstance(schema, pa.StructType):

@@ -40,6 +40,7 @@ __all__ = [
     "run_gathered",
     "run_job",
     "share_bytes",
+    "share_on",
 ]
 
 _DEFAULT_PARALLELISM = 8
@@ -235,7 +236,12 @@ def parallelism(spark: SparkSession) -> int:
 
 def share_bytes(spark: SparkSession, total: int) -> int:
     """How large the share of a task is to be: enough tasks for all cores, none too small to be worth it."""
-    return min(max(total // (_TASKS_PER_CORE * parallelism(spark)), _MIN_SHARE_BYTES), _MAX_SHARE_BYTES)
+    return share_on(parallelism(spark), total)
+
+
+def share_on(cores: int, total: int) -> int:
+    """The same for so many cores."""
+    return min(max(total // (_TASKS_PER_CORE * cores), _MIN_SHARE_BYTES), _MAX_SHARE_BYTES)
 
 
 def report_frame(spark: SparkSession, rows: list[dict[str, Any]], schema: pa.Schema) -> DataFrame:
