@@ -85,6 +85,17 @@ def test_a_read_is_planned_with_one_listing_and_two_requests_a_partition(bucket:
     assert rows == PARTITIONS * SEGMENTS
 
 
+def test_what_the_listing_has_not_is_not_asked_for(bucket: str) -> None:
+    """Directories of topics whose ids are not known: a store in memory looks at all files for each."""
+    fs = CountingStore(skip_instance_cache=True)
+    for number in range(PARTITIONS):
+        fs.rm_file(f"/logs/t-{number}/partition.metadata")
+    CountingStore.asked.clear()
+    plan_batch(SourceOptions.parse({"path": bucket}))
+    assert CountingStore.asked["ls"] + CountingStore.asked["info"] <= 10
+    assert CountingStore.asked["get"] <= PARTITIONS + 5
+
+
 def test_an_exports_tasks_follow_bytes_and_cores(bucket: str) -> None:
     options = SourceOptions.parse({"path": bucket, "kafka.isolation.level": "read_committed"})
     plan = plan_export(select_partitions(options), Done(), options)

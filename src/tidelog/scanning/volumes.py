@@ -8,6 +8,7 @@ above: `read(position, n)` answers the bytes there, fewer only where the file en
 from __future__ import annotations
 
 import contextlib
+import errno
 import uuid
 from collections.abc import Mapping
 from typing import Protocol
@@ -120,9 +121,12 @@ class RemoteVolume:
         return self._directory.tree()
 
     def size(self, name: str) -> int:
-        """A file's length; when it was listed, if it was."""
-        known = None if self._listed is None else self._listed.get(name)
-        return self._directory.size(name) if known is None else known
+        """A file's length; when it was listed, if it was. What was not listed then is not asked for."""
+        if self._listed is None:
+            return self._directory.size(name)
+        if name not in self._listed:
+            raise FileNotFoundError(errno.ENOENT, "it was not listed", f"{self.url}/{name}")
+        return self._listed[name]
 
     def view(self, name: str) -> FileView:
         """A file, to be read in ranges."""
