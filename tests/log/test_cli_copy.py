@@ -51,6 +51,18 @@ def test_the_copy_has_kafkas_bytes(partition: GoldenPartition, tmp_path: Path) -
             assert ours == theirs, file.name
 
 
+def test_the_brokers_defaults_count(tmp_path: Path) -> None:
+    partition = golden_partition("golden-multi-0")
+    properties = tmp_path / "server.properties"
+    properties.write_text(
+        f"log.index.interval.bytes={partition.index_interval_bytes}\nlog.index.size.max.bytes=65536\n"
+    )
+    target = tmp_path / partition.name
+    answer = run("copy", partition.directory, target, "--server-properties", properties)
+    assert answer.code == 0
+    assert data_files(target) == data_files(partition.directory)
+
+
 def test_the_same_config_rolls_at_the_same_offsets(tmp_path: Path) -> None:
     config = LogConfig(internal_segment_bytes=3000, index_interval_bytes=300, segment_index_bytes=4096)
     source = tmp_path / "source-0"

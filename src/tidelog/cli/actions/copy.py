@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tidelog.cli.actions.directories import parse_settings
 from tidelog.cli.actions.find import one_partition
+from tidelog.cli.actions.loading import RootOptions
 from tidelog.cli.errors import UsageError
 from tidelog.cli.render.output import Column, Output
 from tidelog.config import LogConfig
@@ -29,13 +30,20 @@ _LONG_MAX = (1 << 63) - 1
 
 
 def copy_partition(
-    source: Path, target: Path, config: Sequence[str], output: Output, *, roll_by_config: bool
+    source: Path,
+    target: Path,
+    config: Sequence[str],
+    output: Output,
+    *,
+    roll_by_config: bool,
+    properties: Path | None = None,
 ) -> None:
     """Copy `source` to `target`, and say how much that was."""
     partition = one_partition(source)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise UsageError(f"{target} exists already: name a new directory")
-    settings = LogConfig.from_properties(parse_settings(config))
+    defaults = RootOptions(properties).broker.topic_defaults
+    settings = LogConfig.from_properties(parse_settings(config), defaults)
     if not roll_by_config:
         settings = dataclasses.replace(settings, internal_segment_bytes=_INT_MAX, segment_ms=_LONG_MAX)
     bases = [segment.base_offset for segment in partition.segments]

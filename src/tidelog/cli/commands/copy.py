@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from tidelog.cli.app import Debug, Json, app
+from tidelog.cli.app import Debug, Json, ServerProperties, app
 from tidelog.cli.declare import Argument, Option
 
 __all__ = ["copy"]
@@ -34,6 +34,7 @@ def copy(
         bool,
         Option("--roll-by-config", help="Roll segments by the config, not where the source does."),
     ] = False,
+    server_properties: ServerProperties = None,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -44,4 +45,11 @@ def copy(
     from tidelog.cli.actions.copy import copy_partition
     from tidelog.cli.render.output import make_output
 
-    copy_partition(source, target, config or [], make_output(json=json), roll_by_config=roll_by_config)
+    copy_partition(
+        source,
+        target,
+        config or [],
+        make_output(json=json),
+        roll_by_config=roll_by_config,
+        properties=server_properties,
+    )
