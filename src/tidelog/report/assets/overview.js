@@ -65,7 +65,7 @@ function overview() {
 function rootsSection() {
   return section('roots', 'Roots', table('Roots', [
     text('root', 'root', 'text'), text('node', 'node_id'), text('cluster', 'cluster_id'),
-    ['closed in order', (row) => Number(row.clean_shutdown), (row) => (row.clean_shutdown ? badge('ok', 'yes') : badge('warn', 'no')), ''],
+    ['clean shutdown', (row) => Number(row.clean_shutdown), (row) => (row.clean_shutdown ? badge('ok', 'yes') : badge('warn', 'no')), ''],
     ['verdict', (row) => row.verdict, (row) => row.verdict ?? (facts.is_examined ? '' : 'doctor was not asked'), 'text'],
   ], rows(facts.roots)));
 }
@@ -184,7 +184,7 @@ function skewSection() {
     const counts = one.parts.map((part) => part.records);
     return { ...one, largest: Math.max(...counts), smallest: Math.min(...counts), mean: one.records / counts.length, skew: Math.max(...counts) * counts.length / one.records };
   }).sort((one, other) => other.skew - one.skew);
-  return section('skew', 'Skew across partitions', make('p', {}, 'Records of the fullest partition, compared with the average: 1 is even.'), table('Skew', [
+  return section('skew', 'Skew across partitions', make('p', {}, 'Records of the fullest partition divided by the average of all partitions. 1 is even.'), table('Skew', [
     ['topic', (row) => row.topic, (row) => link(row.href, row.topic), ''], ['skew', (row) => row.skew, (row) => row.skew.toFixed(2), 'number'],
     number('fullest', 'largest'), ['average', (row) => row.mean, (row) => count(Math.round(row.mean)), 'number'], number('emptiest', 'smallest'), number('partitions', 'partitions'),
   ], list), keys(model.partitions.filter((part) => part.state === 'live' && !part.is_internal)));
@@ -197,7 +197,7 @@ function keys(parts) {
   const percent = (value) => (100 * value).toFixed(1) + ' %';
   const list = parts.filter((part) => part.keyed_records || part.null_keys).map((part) => ({ ...part, top: share(part, model.keys.get(part.at)?.[0]?.records) }));
   const frequent = gather(model.keys, parts).map((row) => ({ ...row, share: share(model.partitions[row.at], row.records) })).sort((one, other) => other.records - one.records);
-  return [make('h3', {}, 'Keys by partition'), make('p', {}, 'Distinct keys are about right, within a few percent. The share is that of the most frequent key in the records that have one.'),
+  return [make('h3', {}, 'Keys by partition'), make('p', {}, 'Counts of distinct keys are approximate, within a few percent. “Most frequent” is the share of the most frequent key in the records with a key.'),
     table('Keys by partition', [
       partColumn, number('with key', 'keyed_records'), number('without key', 'null_keys'), number('distinct keys', 'distinct_keys'), ['most frequent', (row) => row.top, (row) => percent(row.top), 'number'],
     ], list),

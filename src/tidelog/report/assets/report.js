@@ -48,7 +48,7 @@ function look() {
   const groups = [...new Set(model.groups.map((one) => one.group))].filter(matches).map((name) => ['#/groups', name, 'group']);
   const list = [...topics, ...groups, ...parts];
   found.replaceChildren(...list.slice(0, MOST).map(([href, name, kind]) => make('li', {}, make('a', { href }, make('bdi', {}, shown(name)), ' ', make('small', {}, kind)))),
-    ...(list.length > MOST ? [make('li', { class: 'none' }, `and ${count(list.length - MOST)} more`)] : list.length ? [] : [make('li', { class: 'none' }, 'nothing is called so')]));
+    ...(list.length > MOST ? [make('li', { class: 'none' }, `and ${count(list.length - MOST)} more`)] : list.length ? [] : [make('li', { class: 'none' }, 'no match')]));
   found.hidden = !words;
 }
 
