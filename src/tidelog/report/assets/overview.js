@@ -82,7 +82,7 @@ function topicsSection() {
   const tree = () => ({
     tooltip: tooltip((event) => event.data && event.data.tip ? tip(event.data.title, event.data.tip) : ''),
     series: [{
-      type: 'treemap', roam: false, nodeClick: false, breadcrumb: { show: false }, width: '100%', height: '100%', top: 0, left: 0, right: 0, bottom: 0,
+      type: 'treemap', animation: false, roam: false, nodeClick: false, breadcrumb: { show: false }, width: '100%', height: '100%', top: 0, left: 0, right: 0, bottom: 0,
       label: { formatter: (event) => shown(event.name), color: colour('card'), opacity: 1, overflow: 'truncate' }, visibleMin: 30, leafDepth: null,
       upperLabel: { show: true, height: 18, color: colour('ink'), formatter: (event) => shown(event.name), overflow: 'truncate' },
       itemStyle: { borderColor: colour('card'), borderWidth: 0, gapWidth: 1 }, levels: [{ itemStyle: { gapWidth: 3 }, upperLabel: { show: false } }, { itemStyle: { borderWidth: 1 } }, {}],
