@@ -122,6 +122,7 @@ def obtain_aiokafka(target: Path) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(2 * SUITE_S)
 def test_kafka_pythons_own(tmp_path: Path) -> None:
     directory = obtain_kafka_python(tmp_path)
     with start_broker(tmp_path / "root", KAFKA | {"num.partitions": 4}, subprocess=True) as broker:
@@ -148,6 +149,7 @@ AIOKAFKA_ALL = [*AIOKAFKA_QUICK, "conn", "consumer", "coordinator", "sender"]
         pytest.param(AIOKAFKA_ALL, 200, marks=pytest.mark.soak, id="all"),
     ],
 )
+@pytest.mark.timeout(2 * SUITE_S)
 def test_aiokafkas_own(names: list[str], least: int, tmp_path: Path) -> None:
     pytest.importorskip("docker")  # its tests import it
     directory = obtain_aiokafka(tmp_path)
