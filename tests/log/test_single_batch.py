@@ -237,6 +237,19 @@ def test_a_segment_that_began_anew_rolls_by_its_new_first_batch(tmp_path: Path) 
         assert [segment.base_offset for segment in log.segments] == [0, 2]
 
 
+def test_a_new_segment_takes_the_short_way_from_its_second_batch_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its bounds are not known before it has a first batch."""
+    with _open(tmp_path / "t-0", {}) as log:
+        log.append_as_leader(_dated(NOW))
+        log.append_as_leader(_dated(NOW))
+        log.roll()
+        log.append_as_leader(_dated(NOW))
+        monkeypatch.setattr(appending, "append_as_leader", None)
+        assert log.append_as_leader(_dated(NOW)).first_offset == 3
+
+
 def test_leader_epochs_that_are_taken_back_are_seen(tmp_path: Path) -> None:
     """A batch of an epoch that is the latest no more is noted as the beginning of one again."""
     with _open(tmp_path / "t-0", {}) as log:
