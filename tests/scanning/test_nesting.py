@@ -115,6 +115,18 @@ def test_lengths_of_several_damaged_batches_are_followed(tmp_path: Path) -> None
     assert found_offsets(log)[0] == [2]
 
 
+def test_a_stale_batch_before_sound_ones_hides_none(tmp_path: Path) -> None:
+    """It ends where they begin, inside of a damaged batch whose length leads to them."""
+    values = [b"zero" * 30, b"one", b"two" * 9, b"three"]
+    messages = [encode_legacy_records([Record(one)], magic=1, base_offset=n) for n, one in enumerate(values)]
+    stale = encode_legacy_records([Record(b"old")], magic=1, base_offset=0)
+    messages[0] = messages[0][: -len(stale)] + stale
+    log, starts = legacy(tmp_path / "t-0", *messages)
+    for at in (1, starts[2] + 40):
+        harm(log, at, 1)
+    assert found_offsets(log)[0] == [0, 1, 3]
+
+
 def test_a_stale_header_before_sound_batches_hides_none(tmp_path: Path) -> None:
     """A copy of a batch's header, and the batch itself after it: they have the same offsets."""
     records = [Record(b"value %d" % n * 20) for n in range(5)]

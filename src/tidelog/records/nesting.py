@@ -46,7 +46,7 @@ def is_nested(
     damaged = read(position)
     if len(damaged) < HEAD_BYTES:
         return False
-    goes_on_at = _followed(read, position, goes_on)
+    goes_on_at = _followed(read, position, found, goes_on)
     if goes_on_at is not None:
         return goes_on_at >= found.stop
     length = int.from_bytes(damaged[8:_OVERHEAD], "big", signed=True)
@@ -61,8 +61,12 @@ def is_nested(
     return last - base + 1 == count and expected <= base <= offsets[0] <= last
 
 
-def _followed(read: Callable[[int], bytes], position: int, goes_on: Callable[[int], bool]) -> int | None:
-    """Where the lengths of damaged batches lead to, if the log goes on there."""
+def _followed(
+    read: Callable[[int], bytes], position: int, found: range, goes_on: Callable[[int], bool]
+) -> int | None:
+    """Where the lengths of damaged batches lead to, if the log goes on there; None if that is among what was
+    found: it is not all in a value then.
+    """
     for number in range(_MOST_FOLLOWED):
         head = read(position)
         length = int.from_bytes(head[8:_OVERHEAD], "big", signed=True)
@@ -71,4 +75,6 @@ def _followed(read: Callable[[int], bytes], position: int, goes_on: Callable[[in
         position += _OVERHEAD + length
         if goes_on(position):
             return position
+        if position in found:
+            return None
     return None
