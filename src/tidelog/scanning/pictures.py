@@ -196,7 +196,7 @@ def _tables(task: ScanTask, view: FileView, check: bool) -> Iterator[BatchTable]
     count, wrong = 0, None
     try:
         for data, origin, table in read_batches(task, view):
-            held.append(table.rows)
+            held.append(table.rows.copy())  # a window's few rows keep a large buffer: it is used again
             count += len(table)
             if check and (bad := _kernel.verify(data, table.rows, origin)) >= 0:
                 raise CorruptRecordError(
