@@ -76,7 +76,7 @@ class PartitionPlan:
     log_end_offset: int
     size_bytes: int
     epochs: bytes | None
-    """The file of leader epochs as opening the log leaves it; None if there is none."""
+    """The file of leader epochs, which the swap leaves as it is; None if there is none."""
 
     @property
     def staging(self) -> str:
@@ -129,7 +129,7 @@ def plan_partition(
                 segments[-1].base_offset,
                 log.log_end_offset,
                 sum(task.size for task in tasks),
-                _epochs(rehearsal, path),
+                _epochs(fs, path),
             )
         finally:
             log.close_handlers()
@@ -137,9 +137,9 @@ def plan_partition(
         rehearsal.close()
 
 
-def _epochs(rehearsal: Rehearsal, path: str) -> bytes | None:
+def _epochs(fs: FileSystem, path: str) -> bytes | None:
     file = f"{path}/{LEADER_EPOCH_FILE}"
-    return read_file(rehearsal, file) if rehearsal.exists(file) else None
+    return read_file(fs, file) if fs.exists(file) else None
 
 
 def swap_in(fs: FileSystem, plan: PartitionPlan, done: Sequence[SegmentDone]) -> None:
