@@ -92,7 +92,7 @@ class ConfigKey:
         text = str(value).strip()
         parsed = self._typed(text)
         if parsed is None:
-            raise ConfigError(f"{self.key}={text!r} is not a {self.type.value}")
+            raise ConfigError(f"{self.key}={text!r} is not of type {self.type.value}")
         self.check(parsed)
         return parsed
 
