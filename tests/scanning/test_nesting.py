@@ -152,3 +152,17 @@ def test_a_wrapper_whose_offset_is_damaged_is_a_loss_of_its_own(tmp_path: Path) 
     (loss,) = losses
     assert (loss.first_offset, loss.end_offset) == (1, 4)
     assert "its records end at 3" in loss.reason
+
+
+@pytest.mark.parametrize(("field", "mask"), [*HARM, (LENGTH + 3, 0x03)])
+def test_batches_whose_offsets_go_back_lie_behind_a_damaged_one(
+    tmp_path: Path, field: int, mask: int
+) -> None:
+    """Two sound batches in each other's places: one of them is right."""
+    log, starts = batches(tmp_path / "t-0", *[[Record(b"value %d" % n)] * 3 for n in range(4)])
+    data = log.read_bytes()
+    parts = [data[begin:end] for begin, end in zip(starts, [*starts[1:], len(data)], strict=True)]
+    log.write_bytes(parts[0] + parts[1] + parts[3] + parts[2])
+    harm(log, starts[1] + field, mask)
+    for found in found_offsets(log):
+        assert found in ([0, 1, 2, 6, 7, 8], [0, 1, 2, 9, 10, 11])

@@ -40,8 +40,9 @@ def is_nested(
     """Whether sound batches at positions `found` are part of a value of a damaged one at `position`.
 
     `read` gives `HEAD_BYTES` bytes from a position on, fewer at the end of the file. Offset `expected` would
-    follow where the damage begins, and `offsets` are those of what was found. `goes_on` says of a position
-    whether the log ends there, or a sound batch begins.
+    follow where the damage begins, and `offsets` go from the first batch's first to the last one's last; they
+    are empty where offsets go back. `goes_on` says of a position whether the log ends there, or a sound batch
+    begins.
     """
     damaged = read(position)
     if len(damaged) < HEAD_BYTES:
@@ -56,9 +57,9 @@ def is_nested(
     base = int.from_bytes(damaged[:8], "big", signed=True)
     count = int.from_bytes(damaged[57:HEAD_BYTES], "big", signed=True)
     last = base + int.from_bytes(damaged[23:27], "big", signed=True)
-    if found.stop > end and offsets[-1] > last:
+    if found.stop > end and offsets.stop - 1 > last:
         return False
-    return last - base + 1 == count and expected <= base <= offsets[0] <= last
+    return last - base + 1 == count and expected <= base <= offsets.start <= last
 
 
 def _followed(
