@@ -162,10 +162,7 @@ class Iceberg:
 
     def create(self, schema: pa.Schema) -> None:
         """Make the table, without rows, and its namespace."""
-        from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
-
-        namespace = self._identifier.rpartition(".")[0]
-        self._catalog.create_namespace_if_not_exists(namespace)
+        self._create_namespace(self._identifier.rpartition(".")[0])
         transaction = self._catalog.create_table_transaction(self._identifier, schema)
         with transaction.update_spec() as spec:
             for name in self._wanted_partitions:
@@ -177,9 +174,18 @@ class Iceberg:
             transaction.set_properties({_BUCKETS: str(self._wanted_buckets)})
         try:
             transaction.commit_transaction()
-        except (TableAlreadyExistsError, CommitFailedException):
-            raise overtaken(self.name) from None
+        except Exception:  # which one, catalogs do not agree on: some answer as if they had failed
+            if self._catalog.table_exists(self._identifier):
+                raise overtaken(self.name) from None
+            raise
         self.refresh()
+
+    def _create_namespace(self, namespace: str) -> None:
+        try:
+            self._catalog.create_namespace_if_not_exists(namespace)
+        except Exception:  # as above, where another export has made it at the same time
+            if not self._catalog.namespace_exists(namespace):
+                raise
 
     def add_columns(self, schema: pa.Schema) -> None:
         """Add what the table does not have, by name, and widen types."""
