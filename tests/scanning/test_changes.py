@@ -194,6 +194,16 @@ def test_segments_that_became_one_are_not_lost(tmp_path: Path) -> None:
     assert losses == []
 
 
+def test_segments_that_were_joined_are_no_damage(tmp_path: Path) -> None:
+    """Cleaning has left the later one's records only, in a file of the earlier one's name."""
+    path = LogBuilder(tmp_path / "t-0").records(200).roll().records(200).roll().records(10).close()
+    tasks = plan_scan(path)
+    logs = sorted(path.glob("*.log"))
+    logs[1].replace(logs[0])
+    with pytest.raises(DataLossError, match="plan it anew"):
+        list(run_task(tasks[0], Projection(("offset",))))
+
+
 @pytest.mark.parametrize("batch", [-1, -2, 7])
 @pytest.mark.parametrize("bit", [0, 2, 3, 5, 6, 8, 9, 40, 63])
 def test_a_flipped_bit_in_a_base_offset_is_found(tmp_path: Path, batch: int, bit: int) -> None:

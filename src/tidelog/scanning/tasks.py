@@ -33,7 +33,7 @@ from tidelog.records.schema import Projection
 from tidelog.records.windows import Window, read_windows
 from tidelog.scanning.changes import offset_at, was_changed
 from tidelog.scanning.volumes import FileView, open_volume, read_topic_id
-from tidelog.storage.names import parse_segment_file
+from tidelog.storage.names import FileKind, format_segment_file, parse_segment_file
 
 __all__ = [
     "NO_END",
@@ -145,18 +145,26 @@ def settled(task: ScanTask, view: FileView, windows: Iterator[Window]) -> Iterat
 
 
 def _told(task: ScanTask, view: FileView, error: CorruptRecordError) -> TidelogError:
-    return (
-        changed_meanwhile(task)
-        if was_changed(
-            task.source,
-            view,
-            error,
-            task.planned_ns,
-            lambda: open_view(task),
-            range(_floor(task), task.next_base),
-        )
-        else error
+    is_changed = was_changed(
+        task.source,
+        view,
+        error,
+        task.planned_ns,
+        lambda: open_view(task),
+        range(_floor(task), task.next_base),
     )
+    return changed_meanwhile(task) if is_changed or _was_joined(task, error) else error
+
+
+def _was_joined(task: ScanTask, error: CorruptRecordError) -> bool:
+    """Whether the next segment has gone, as when a cleaning joins two: its offsets bound nothing then."""
+    if not isinstance(error, OffsetDisorderError) or task.next_base == NO_END:
+        return False
+    try:
+        open_volume(task.url).size(format_segment_file(task.next_base, FileKind.LOG))
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _check_end(task: ScanTask, reached: int) -> None:
