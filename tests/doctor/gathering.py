@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.doctor.damages import CLEAN, Damage
+from tests.doctor.damage import Damage
 from tests.doctor.test_damages import damaged
 from tidelog.doctor import Kind
 from tidelog.layout.roots import Checkpoint, hold_root, read_checkpoint
@@ -20,7 +20,7 @@ from tidelog.manager.metadata.registration import Place, Registration
 from tidelog.manager.metadata.registry import Registry
 from tidelog.storage import LOCAL
 from tidelog.storage.metadata import write_partition_metadata
-from tidelog.storage.names import PARTITION_METADATA_FILE, parse_partition_directory
+from tidelog.storage.names import CLEAN_SHUTDOWN_FILE, PARTITION_METADATA_FILE, parse_partition_directory
 from tidelog.types import TopicPartition
 
 __all__ = ["gather", "is_of_one_partition"]
@@ -73,5 +73,5 @@ def gather(damages: Sequence[Damage], place: Path, *, clean: bool) -> Path:
     if clean:
         held.write_clean_shutdown()
     held.release()
-    assert (root / CLEAN).exists() == clean
+    assert (root / CLEAN_SHUTDOWN_FILE).exists() == clean
     return root

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.doctor.damages import CLEAN, DAMAGES, Damage
+from tests.doctor.damage import Damage
+from tests.doctor.damages import DAMAGES
 from tests.doctor.harming import make_root, second
 from tests.doctor.test_examining import snapshot
 from tidelog.doctor import Finding, RootVerdict, examine
@@ -15,6 +16,7 @@ from tidelog.doctor.fixing import apply_plan, empty_quarantine, undo_last
 from tidelog.manager.verification import Kind as VerifiedKind
 from tidelog.manager.verification import verify_root
 from tidelog.storage import LOCAL
+from tidelog.storage.names import CLEAN_SHUTDOWN_FILE
 
 NOW_MS = 1_800_000_000_000
 
@@ -26,7 +28,11 @@ def damaged(damage: Damage, tmp_path: Path) -> list[str]:
     if damage.two_disks:
         other = second(root)
         other.mkdir()
-        for name in (CLEAN, "recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
+        for name in (
+            CLEAN_SHUTDOWN_FILE,
+            "recovery-point-offset-checkpoint",
+            "replication-offset-checkpoint",
+        ):
             shutil.copy2(root / name, other)
         meta = (root / "meta.properties").read_text()
         lines = [line for line in meta.splitlines() if not line.startswith("directory.id")]
@@ -36,7 +42,7 @@ def damaged(damage: Damage, tmp_path: Path) -> list[str]:
     damage.make(root)
     if not damage.clean:
         for disk in disks:
-            (disk / CLEAN).unlink()
+            (disk / CLEAN_SHUTDOWN_FILE).unlink()
     return [str(disk) for disk in disks]
 
 

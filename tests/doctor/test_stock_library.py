@@ -17,7 +17,8 @@ from confluent_kafka import TopicPartition as Assigned
 
 import tidelog
 from tests.cli.test_salvage import logs
-from tests.doctor.damages import DAMAGES, Damage
+from tests.doctor.damage import Damage
+from tests.doctor.damages import DAMAGES
 from tests.doctor.gathering import gather, is_of_one_partition
 from tests.doctor.test_damages import NOW_MS, damaged, found_on
 from tests.oracle.broker import QUICK_JVM
