@@ -51,8 +51,8 @@ def keep_originals(
                 log = format_segment_file(one.base_offset, FileKind.LOG)
                 made = format_segment_file(one.base_offset, FileKind.LOG, Transient.CLEANED)
                 manifest.after[f"{name}/{log}"] = file_state(fs, f"{one.staged}/{made}")
-        if plan.epochs is not None:
-            manifest.after[f"{name}/{LEADER_EPOCH_FILE}"] = state_of(plan.epochs)
+        if fs.exists(f"{plan.path}/{LEADER_EPOCH_FILE}"):  # the swap leaves them as they are
+            manifest.after[f"{name}/{LEADER_EPOCH_FILE}"] = file_state(fs, f"{plan.path}/{LEADER_EPOCH_FILE}")
         if any(one.base_offset == plan.active_base_offset and one.staged is not None for one in done):
             manifest.after[f"{name}/{format_segment_file(plan.log_end_offset, FileKind.LOG)}"] = state_of(b"")
     write_manifest(fs, manifest)

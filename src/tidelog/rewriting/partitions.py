@@ -23,9 +23,9 @@ from tidelog.manager.upkeep.rehearsal import Rehearsal
 from tidelog.rewriting.batches import Needed
 from tidelog.rewriting.segments import SegmentDone, SegmentTask
 from tidelog.segment import SealedSegment
-from tidelog.storage import FileSystem, read_file
+from tidelog.storage import FileSystem
 from tidelog.storage.attributes import read_attributes, restore_attributes
-from tidelog.storage.names import LEADER_EPOCH_FILE, SEGMENT_FILES, FileKind, Transient, format_segment_file
+from tidelog.storage.names import SEGMENT_FILES, FileKind, Transient, format_segment_file
 from tidelog.types import TopicPartition
 
 __all__ = ["STAGING", "OpenedAt", "PartitionPlan", "plan_partition", "swap_in"]
@@ -75,8 +75,6 @@ class PartitionPlan:
     active_base_offset: int
     log_end_offset: int
     size_bytes: int
-    epochs: bytes | None
-    """The file of leader epochs, which the swap leaves as it is; None if there is none."""
 
     @property
     def staging(self) -> str:
@@ -129,17 +127,11 @@ def plan_partition(
                 segments[-1].base_offset,
                 log.log_end_offset,
                 sum(task.size for task in tasks),
-                _epochs(fs, path),
             )
         finally:
             log.close_handlers()
     finally:
         rehearsal.close()
-
-
-def _epochs(fs: FileSystem, path: str) -> bytes | None:
-    file = f"{path}/{LEADER_EPOCH_FILE}"
-    return read_file(fs, file) if fs.exists(file) else None
 
 
 def swap_in(fs: FileSystem, plan: PartitionPlan, done: Sequence[SegmentDone]) -> None:

@@ -24,7 +24,6 @@ import numpy as np
 import pyarrow as pa
 
 from tidelog.errors import CorruptRecordError, DataLossError
-from tidelog.layout.partitions import PartitionFiles
 from tidelog.records.batches import BatchTable, Column, first_disorder
 from tidelog.records.decode import MAX_BYTES, MAX_ROWS
 from tidelog.records.schema import Projection
@@ -40,9 +39,9 @@ from tidelog.scanning.tasks import (
     open_view,
     run_task,
     select_batches,
+    was_joined,
 )
 from tidelog.scanning.volumes import FileView, open_volume
-from tidelog.storage.names import parse_segment_file
 
 __all__ = [
     "FILE_GONE",
@@ -153,7 +152,7 @@ def _gone(task: ScanTask) -> Loss:
         task.source,
         task.start_position,
         task.end_position,
-        max(_base_offset(task), task.start_offset),
+        max(task.base_offset, task.start_offset),
         end,
         FILE_GONE,
     )
@@ -252,7 +251,7 @@ def _plain_windows(task: ScanTask, view: FileView) -> Generator[Window, None, in
     if end < task.end_position or (start and task.first_last_offset < 0):
         return start
     following = None if end >= _file_end(task, view) else _next_base(view, end)
-    position, before = start, _base_offset(task) - 1
+    position, before = start, task.base_offset - 1
     try:
         for window in read_windows(view, start, end, check_crc=True, name=task.source):
             table = window.table
@@ -319,11 +318,8 @@ def _is_lost(task: ScanTask, view: FileView, survey: Survey) -> bool:
     cut_short = [gap for gap in survey.gaps if gap.is_unfinished and gap.first_offset < task.end_offset]
     if cut_short and again.changed_ns > task.planned_ns and task.end_offset < NO_END:
         return False  # a write is under way where the log's end was
-    if task.next_base != NO_END:  # a cleaning may have put several segments into one
-        listed = PartitionFiles.look(open_volume(task.url).names)
-        later = [one.base_offset for one in listed.segments if one.base_offset > _base_offset(task)]
-        if task.next_base not in later[:1]:
-            return False
+    if was_joined(task):
+        return False
     return set(survey.gaps) <= set(_survey(task, again).gaps)
 
 
@@ -331,7 +327,7 @@ def _survey(task: ScanTask, view: FileView) -> Survey:
     return survey_segment(
         view,
         _file_end(task, view),
-        floor=_base_offset(task),
+        floor=task.base_offset,
         limit=task.next_base,
         is_last=task.next_base == NO_END,
         name=task.source,
@@ -341,11 +337,6 @@ def _survey(task: ScanTask, view: FileView) -> Survey:
 def _file_end(task: ScanTask, view: FileView) -> int:
     """Where the file ended when the scan was planned, if it may have grown since."""
     return min(task.end_position, view.size) if task.is_tail else view.size
-
-
-def _base_offset(task: ScanTask) -> int:
-    name = parse_segment_file(task.log_name)
-    return 0 if name is None else name.offset
 
 
 def _decodable(

@@ -23,6 +23,7 @@ from tidelog.errors import (
     TidelogError,
     TornBatchError,
 )
+from tidelog.layout.partitions import PartitionFiles
 from tidelog.log.read.committed import Aborted, committed
 from tidelog.records.batches import BatchTable, first_disorder
 from tidelog.records.chunks import ChunkDecoder
@@ -33,7 +34,7 @@ from tidelog.records.schema import Projection
 from tidelog.records.windows import Window, read_windows
 from tidelog.scanning.changes import offset_at, was_changed
 from tidelog.scanning.volumes import FileView, open_volume, read_topic_id
-from tidelog.storage.names import FileKind, format_segment_file, parse_segment_file
+from tidelog.storage.names import parse_segment_file
 
 __all__ = [
     "NO_END",
@@ -47,6 +48,7 @@ __all__ = [
     "run_task",
     "select_batches",
     "settled",
+    "was_joined",
 ]
 
 NO_END = (1 << 63) - 1
@@ -88,6 +90,12 @@ class ScanTask:
     def size(self) -> int:
         """Bytes to read."""
         return self.end_position - self.start_position
+
+    @property
+    def base_offset(self) -> int:
+        """The lowest offset that the file can hold: its name says so."""
+        name = parse_segment_file(self.log_name)
+        return 0 if name is None else name.offset
 
     @property
     def source(self) -> str:
@@ -151,20 +159,23 @@ def _told(task: ScanTask, view: FileView, error: CorruptRecordError) -> TidelogE
         error,
         task.planned_ns,
         lambda: open_view(task),
-        range(_floor(task), task.next_base),
+        range(task.base_offset, task.next_base),
     )
-    return changed_meanwhile(task) if is_changed or _was_joined(task, error) else error
+    if not is_changed and isinstance(error, OffsetDisorderError):
+        is_changed = was_joined(task)  # then the offsets of the next segment bound nothing
+    return changed_meanwhile(task) if is_changed else error
 
 
-def _was_joined(task: ScanTask, error: CorruptRecordError) -> bool:
-    """Whether the next segment has gone, as when a cleaning joins two: its offsets bound nothing then."""
-    if not isinstance(error, OffsetDisorderError) or task.next_base == NO_END:
+def was_joined(task: ScanTask) -> bool:
+    """Whether another segment follows than was planned, as when a cleaning has joined two."""
+    if task.next_base == NO_END:
         return False
     try:
-        open_volume(task.url).size(format_segment_file(task.next_base, FileKind.LOG))
+        listed = PartitionFiles.look(open_volume(task.url).names)
     except FileNotFoundError:
         return True
-    return False
+    later = [one.base_offset for one in listed.segments if one.base_offset > task.base_offset]
+    return task.next_base not in later[:1]
 
 
 def _check_end(task: ScanTask, reached: int) -> None:
@@ -249,7 +260,7 @@ def read_batches(
 
     Offsets that do not grow are damage: no checksum covers them.
     """
-    floor, first_last = _floor(task), task.first_last_offset
+    floor, first_last = task.base_offset, task.first_last_offset
     end = min(task.end_position, view.size) if task.is_tail else task.end_position
     follows, is_done = task.start_position == 0, False
     try:
@@ -282,12 +293,6 @@ def read_batches(
         if not task.is_tail:
             raise
     return floor
-
-
-def _floor(task: ScanTask) -> int:
-    """The lowest offset that the task's file can hold."""
-    name = parse_segment_file(task.log_name)
-    return 0 if name is None else name.offset
 
 
 def _disorder(table: BatchTable, bad: int, source: str) -> OffsetDisorderError:
