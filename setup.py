@@ -65,7 +65,7 @@ def kernels():
     inline = [] if sys.platform == "win32" else [("CYTHON_INLINE", "inline __attribute__((always_inline))")]
     options = {
         "define_macros": inline,
-        "extra_compile_args": ["-O3", "-g0", *flags],
+        "extra_compile_args": ["-O3", "-g0", "-Wno-unused-function", *flags],
         "extra_link_args": ["-s", *(f for f in flags if f.startswith("-fsanitize"))],
     }
     if flags:  # a sanitizer's report needs the lines

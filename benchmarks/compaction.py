@@ -80,7 +80,7 @@ def write_log(
     per_batch: int = PER_BATCH,
     value_bytes: int = 100,
 ) -> LogDirectory:
-    """A log closed in order, its last segment empty. `keys` tells each record's; None: all are different."""
+    """A log closed cleanly, its last segment empty. `keys` tells each record's; None: all are different."""
     settings = {
         "segment.bytes": str(_SEGMENT_BYTES),
         "cleanup.policy": "compact",

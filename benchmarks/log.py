@@ -3,7 +3,7 @@
     append   to a new log that has one record; the data waits in memory, making and deleting the log are not
              timed, and nothing is synced (the first append of a leader epoch is)
     read     one question after the other on an open log in a warm page cache, the same ones on both sides
-    open     a directory that was closed in order; closing it again is not timed
+    open     a directory that was closed cleanly; closing it again is not timed
     scan     a directory at rest to Arrow, on two threads and on one
 
 Each answer is compared with Kafka's before its time counts.

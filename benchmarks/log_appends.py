@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -115,8 +116,11 @@ class _Appends:
 
     def _ours(self, calls: list[bytes] | list[pa.RecordBatch], log_end: int, **options: Any) -> float:
         def work(log: Log) -> None:
+            append: Callable[..., object] = log.append_as_leader
+            if options:
+                append = partial(append, **options)
             for records in calls:
-                log.append_as_leader(records, **options)
+                append(records)
 
         @contextmanager
         def fresh() -> Iterator[Log]:

@@ -1,7 +1,7 @@
 """What the log benchmarks work on, made once in a run and only where a selected row needs it.
 
 batches       `.log` files that Kafka wrote (java/MakeLogs): 100 B JSON values, 150 records a batch or one
-directories   partitions that Kafka's log wrote from them (java/LogMake) and closed in order
+directories   partitions that Kafka's log wrote from them (java/LogMake) and closed cleanly
 segments      a partition of thousands of small segments, each one batch: what Kafka would leave after as
               many rolls, written directly because rolling and flushing so often takes minutes
 targets       random offsets and timestamps in files that both sides read
@@ -47,7 +47,7 @@ _PRODUCER = 1
 
 @dataclass(frozen=True, slots=True)
 class LogDirectory:
-    """A partition directory, closed in order."""
+    """A partition directory, closed cleanly."""
 
     path: Path
     log_end: int

@@ -1,7 +1,7 @@
 """Manager: recovery after a crash, loading many logs. Kafka's side loads them as its LogManager does.
 
     recover   one log from offset 0 on, without indexes and snapshots: every batch is checked, all is rebuilt
-    load      a root of many logs that was closed in order: our whole `open`, metadata included, against
+    load      a root of many logs that was closed cleanly: our whole `open`, metadata included, against
               Kafka's checkpoints and logs alone
 
 Both on one thread. Taking the indexes away and closing the logs are not timed. The log ends are compared.
@@ -98,7 +98,7 @@ def _load(bench: Bench) -> Iterator[Row]:
 
 
 def _make_root(root: Path, count: int) -> BrokerConfig:
-    """A root of so many one-partition topics, closed in order."""
+    """A root of so many one-partition topics, closed cleanly."""
     config = BrokerConfig.from_properties({"num.recovery.threads.per.data.dir": 1, "log.retention.ms": -1})
     root.mkdir()
     batch = encode_records([Record(b"a value", b"a key", timestamp=1_700_000_000_000)])

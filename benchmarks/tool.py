@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from benchmarks.dump_log import DUMP_LOG, as_the_script
 from benchmarks.harness import KAFKA, Bench
 from benchmarks.report import Row
 from tidelog.log import Log
@@ -28,7 +29,6 @@ LIST_BAR_S = 5.0
 PARTITIONS = 2_000
 
 _COMMAND = Path(sys.executable).with_name("tidelog")
-_DUMP_LOG = "org.apache.kafka.tools.DumpLogSegments"
 _OURS, _THEIRS = 5, 2  # repetitions; Kafka's tool takes its time
 
 
@@ -38,7 +38,7 @@ def rows(bench: Bench) -> Iterator[Row]:
         seconds = _best(bench, [str(_COMMAND), "--help"], _OURS)
         yield Row.against_a_bar("tool/startup", "s", seconds, STARTUP_BAR_S, lower_is_better=True)
     if bench.selected("tool/dump-deep/10MB"):
-        yield _dump(bench, "10MB", "none", SMALL_RECORDS, DUMP_SMALL_BAR)
+        yield from _dump_small(bench)
     for codec in ("none", "zstd"):
         if bench.selected(f"tool/dump-deep/{codec}-150"):
             records = bench.effort.scale(2_000_000, 8_000_000)
@@ -52,15 +52,39 @@ def _dump(bench: Bench, what: str, codec: str, records: int, bar: float | None) 
 
     Of compressed ones both spend much of their time in the same C library; that row has no bar.
     """
+    log = _dumped(bench, what, codec, records)
+    java = bench.programs.command(DUMP_LOG, ["--deep-iteration", "--files", str(log)])
+    best, theirs = _dump_by_turns(bench, log, java)
+    name = f"tool/dump-deep/{what}"
+    return Row(name, "records/s", records / best, f"kafka-dump-log, {KAFKA}", records / theirs, bar)
+
+
+def _dump_small(bench: Bench) -> Iterator[Row]:
+    """A small segment, where starting is most of it: the JVM as the script starts it, and a bare one."""
+    log = _dumped(bench, "10MB", "none", SMALL_RECORDS)
+    args = ["--deep-iteration", "--files", str(log)]
+    for name, peer, java, bar in (
+        ("10MB", "JVM of kafka-dump-log.sh", as_the_script(bench, args), DUMP_SMALL_BAR),
+        ("10MB-bare", "JVM without options", bench.programs.command(DUMP_LOG, args), None),
+    ):
+        best, theirs = _dump_by_turns(bench, log, java)
+        yield Row(f"tool/dump-deep/{name}", "s", best, peer, theirs, bar, lower_is_better=True)
+
+
+def _dumped(bench: Bench, what: str, codec: str, records: int) -> Path:
+    """A segment to be dumped."""
     log = bench.scratch / f"dump-{what}" / f"{0:020}.log"
     log.parent.mkdir()
     _make(bench, log, codec, records)
+    return log
+
+
+def _dump_by_turns(bench: Bench, log: Path, java: Sequence[str]) -> tuple[float, float]:
+    """The best seconds of ours, and of theirs."""
     ours = [str(_COMMAND), "dump", "--deep", str(log)]
-    java = bench.programs.command(_DUMP_LOG, ["--deep-iteration", "--files", str(log)])
     turns = [(_best(bench, ours, _OURS), _seconds(bench, java)) for _ in range(_THEIRS)]
     best, theirs = (min(side) for side in zip(*turns, strict=True))
-    name = f"tool/dump-deep/{what}"
-    return Row(name, "records/s", records / best, f"kafka-dump-log, {KAFKA}", records / theirs, bar)
+    return best, theirs
 
 
 def _list(bench: Bench) -> Row:

@@ -5,7 +5,7 @@
 2. Check the contents of both: every file of the package, and nothing that was compiled or generated.
 3. Install each into a blank environment and run the first steps there (tools/quickstart_check.py): every
    wheel, the source distribution, and the source distribution without a compiler, which gives one warning and
-   runs as plain Python.
+   runs as plain Python. Once more without the packages of codecs, which costs these codecs only.
 
 Other Pythons are looked for on the path (python3.11 to python3.14) and in pyenv's directory. `--this-python`
 leaves them out.
@@ -29,6 +29,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
 VERSIONS = ("3.11", "3.12", "3.13", "3.14")
 CHECK = ROOT / "tools" / "quickstart_check.py"
+LIBRARIES = ("lz4", "zstandard", "isal", "google-crc32c", "xxhash")
 
 
 def run(command: Sequence[object], **environment: str) -> str:
@@ -138,11 +139,18 @@ def repaired(wheel: Path, tools: Path) -> Path:
     return made
 
 
-def try_out(python: Path, thing: Path, scratch: Path, name: str, **environment: str) -> None:
-    """Install into a blank environment and run the first steps."""
+def try_out(python: Path, thing: Path, scratch: Path, name: str, **environment: str) -> Path:
+    """Install into a blank environment and run the first steps; the environment's Python."""
     installed = blank(python, scratch / name)
     run([installed, "-m", "pip", "install", "-q", thing], **environment)
     print(f"  {thing.name}: {run([installed, CHECK]).strip()}", flush=True)
+    return installed
+
+
+def try_without_libraries(installed: Path) -> None:
+    """Run the first steps again without the packages of codecs and checksums."""
+    run([installed, "-m", "pip", "uninstall", "-q", "-y", *LIBRARIES])
+    print(f"  {run([installed, CHECK]).strip()}", flush=True)
 
 
 def main() -> int:
@@ -168,7 +176,9 @@ def main() -> int:
             (wheel,) = set(DIST.glob("*.whl")) - before
             wheel = repaired(wheel, tools)
             check_wheel(wheel)
-            try_out(python, wheel, work, f"from-wheel-{number}")
+            installed = try_out(python, wheel, work, f"from-wheel-{number}")
+            if number == 0:
+                try_without_libraries(installed)
         try_out(found[0], sdist, work, "from-sdist")
         try_out(found[0], sdist, work, "without-compiler", CC="/nonexistent/cc")
     for path in sorted(DIST.iterdir()):

@@ -10,7 +10,7 @@ import org.apache.kafka.storage.internals.log.UnifiedLog;
 
 /**
  * {"logs": [{"dir", "file", "megabytes", "config"}...]}: partition directories with the batches of a .log file, over and over
- * until they have the size (once, where that is 0), closed in order. The batches get the offsets that come next, outside of
+ * until they have the size (once, where that is 0), closed cleanly. The batches get the offsets that come next, outside of
  * their checksum. Prints the log end of each.
  */
 public final class LogMake {

@@ -40,7 +40,7 @@ _REPLICA = re.compile(r"([0-9]+:[0-9]+)?")
 
 
 class ConfigType(enum.Enum):
-    """How a value is written."""
+    """The type of a value."""
 
     BOOLEAN = "boolean"
     INT = "int"
@@ -52,7 +52,7 @@ class ConfigType(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
-    """One row of the table: what a key is called, what it may hold and what it means."""
+    """One row of the table: the name of a key, its valid values and its meaning."""
 
     key: str
     type: ConfigType
@@ -72,7 +72,7 @@ class ConfigKey:
 
     @property
     def valid_values(self) -> str:
-        """What the key accepts beyond its type, in Kafka's notation; empty where anything goes."""
+        """What the key accepts beyond its type, in Kafka's notation; empty if every value is valid."""
         if self.replicas:
             return "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
         if self.words:
@@ -113,7 +113,7 @@ class ConfigKey:
                 return self.words.get(text, text)
 
     def check(self, value: object) -> None:
-        """Refuse a typed value that the key does not take."""
+        """Raise ConfigError for a typed value that is not valid for the key."""
         match value:
             case None if self.default is None:
                 return
@@ -408,7 +408,7 @@ class LogConfig:
 
     @property
     def max_segment_ms(self) -> int:
-        """The age limit of a segment in force: a compacted log rolls in time for its compaction lag."""
+        """The age limit of a segment: a compacted log rolls early enough for its compaction lag."""
         return min(self.max_compaction_lag_ms, self.segment_ms) if self.compact else self.segment_ms
 
     @property

@@ -3,7 +3,7 @@
     TidelogError
     ├── CorruptRecordError          bytes on disk or on the wire break the format
     │   ├── TornBatchError          the data ends inside a batch (a cut file, an unfinished write)
-    │   ├── BadLengthError          a length that lies: negative, too small, or beyond what can be
+    │   ├── BadLengthError          a length that cannot be true: negative, too small or too large
     │   ├── ChecksumError           the CRC does not match the bytes
     │   ├── UnknownMagicError       a format version that does not exist
     │   ├── UnknownCodecError       a compression codec that does not exist (for that format)
@@ -23,13 +23,14 @@
     │   └── ConfigError
     ├── MissingLibraryError         a package that is needed is not installed (also an ImportError)
     ├── SchemaRegistryError         a schema registry does not answer, or refuses to
+    ├── TableCatalogError           a catalog of tables does not answer, or refuses to
     └── LogError                    the log as a whole
         ├── LogOfflineError         a disk failed under the log; it takes no more appends
         │   └── FlushError          partitions that could not be flushed
         ├── LogClosedError          used after close or delete
         ├── LogLockedError          another process holds the directory
         ├── ForkedError             used in another process than the one that opened it
-        ├── UncleanShutdownError    the root was not closed in order; recovery has to be asked for
+        ├── UncleanShutdownError    the root was not closed cleanly; recovery has to be asked for
         ├── ReplicatedTopicError    other brokers hold the partition too; they would cut what is appended
         └── DataLossError           records that should be there are not
 
@@ -75,6 +76,7 @@ __all__ = [
     "RecordTooLargeError",
     "ReplicatedTopicError",
     "SchemaRegistryError",
+    "TableCatalogError",
     "TidelogError",
     "TopicExistsError",
     "TornBatchError",
@@ -95,7 +97,7 @@ class TidelogError(Exception):
 
 
 class CorruptRecordError(TidelogError):
-    """Record bytes that break the format.
+    """Record bytes that violate the format.
 
     `position` is the byte position of the batch in its file (or buffer), `offset` the batch's base offset as
     far as it could be read, `source` the file's name if it is known.
@@ -137,11 +139,11 @@ class TornBatchError(CorruptRecordError):
 
 
 class BadLengthError(CorruptRecordError):
-    """A length field that cannot be true."""
+    """A length field with an impossible value."""
 
 
 class ChecksumError(CorruptRecordError):
-    """The stored CRC is not that of the bytes."""
+    """The stored CRC does not match the bytes."""
 
 
 class OffsetDisorderError(CorruptRecordError):
@@ -153,29 +155,29 @@ class UnknownMagicError(CorruptRecordError):
 
 
 class UnknownCodecError(CorruptRecordError):
-    """A compression codec that does not exist, or not in that format."""
+    """A compression codec that does not exist, or that the format does not support."""
 
     kafka_code = 76  # UNSUPPORTED_COMPRESSION_TYPE
 
 
 class BadVarintError(CorruptRecordError):
-    """A variable-length number longer than it can be."""
+    """A variable-length number with too many bytes."""
 
 
 class RecordOverrunError(CorruptRecordError):
-    """A record or field that reaches outside what holds it."""
+    """A record or field that extends past the batch or record that contains it."""
 
 
 class CountMismatchError(CorruptRecordError):
-    """Declared and actual numbers of records differ."""
+    """The declared number of records differs from the actual one."""
 
 
 class CompressionError(CorruptRecordError):
-    """A payload that does not decompress, or not within bounds."""
+    """A payload that does not decompress, or only to more than the limit."""
 
 
 class InvalidIndexError(TidelogError):
-    """An index, snapshot or checkpoint file that breaks its own rules."""
+    """An index, snapshot or checkpoint file that violates its format."""
 
     kafka_code = 56  # KAFKA_STORAGE_ERROR
 
@@ -189,19 +191,19 @@ class IndexOffsetOverflowError(InvalidIndexError):
 
 
 class InvalidInputError(TidelogError, ValueError):
-    """The request breaks a rule; nothing was changed."""
+    """The request is invalid; nothing was changed."""
 
     kafka_code = 42  # INVALID_REQUEST
 
 
 class UnknownTopicOrPartitionError(InvalidInputError, LookupError):
-    """A topic or partition that is not there."""
+    """The topic or partition does not exist."""
 
     kafka_code = 3  # UNKNOWN_TOPIC_OR_PARTITION
 
 
 class TopicExistsError(InvalidInputError):
-    """A topic of that name is there already."""
+    """A topic of that name already exists."""
 
     kafka_code = 36  # TOPIC_ALREADY_EXISTS
 
@@ -245,7 +247,7 @@ class OffsetOutOfRangeError(InvalidInputError):
 
 
 class OffsetsOutOfOrderError(InvalidInputError):
-    """Offsets in an append that do not grow."""
+    """Offsets in an append that do not increase."""
 
 
 class UnexpectedAppendOffsetError(InvalidInputError):
@@ -292,8 +294,12 @@ class SchemaRegistryError(TidelogError):
     """A schema registry does not answer, or refuses to."""
 
 
+class TableCatalogError(TidelogError):
+    """A catalog of tables does not answer, or refuses to."""
+
+
 class LogError(TidelogError):
-    """The log as a whole cannot do what was asked."""
+    """The log cannot do what was asked, whatever the request."""
 
     kafka_code = 56  # KAFKA_STORAGE_ERROR
 
@@ -303,7 +309,7 @@ class LogOfflineError(LogError):
 
 
 class FlushError(LogOfflineError):
-    """Some partitions could not be flushed; all others were.
+    """Some partitions could not be flushed; all others were flushed.
 
     `partitions` says which, by `TopicPartition`, and why.
     """

@@ -1,10 +1,10 @@
-"""Value types that every package speaks in; Kafka's words for Kafka's things. Times are milliseconds."""
+"""Value types that every package uses, under Kafka's names. Times are milliseconds."""
 
 from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from tidelog.errors import InvalidInputError
 
@@ -64,7 +64,7 @@ ISOLATION_LEVELS: tuple[IsolationLevel, ...] = ("read_uncommitted", "read_commit
 
 
 class FetchIsolation(enum.Enum):
-    """How far a read of a log may see; called with an `IsolationLevel`, what that means to a log."""
+    """Up to where a read of a log may go. Calling it with an `IsolationLevel` converts that."""
 
     LOG_END = "log_end"
     HIGH_WATERMARK = "high_watermark"
@@ -77,9 +77,11 @@ class FetchIsolation(enum.Enum):
         return cls.TXN_COMMITTED if value == "read_committed" else cls.HIGH_WATERMARK
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class TopicPartition:
-    """One partition of a topic; `str()` gives its directory name."""
+class TopicPartition(NamedTuple):
+    """One partition of a topic; `str()` gives its directory name.
+
+    A tuple: it is the key of many dictionaries, and tuples are hashed and compared fast.
+    """
 
     topic: str
     partition: int

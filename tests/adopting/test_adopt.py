@@ -117,7 +117,7 @@ def test_refusals(source: Path, target: Path, tmp_path: Path) -> None:
     assert "exists already" in refused(*chosen, "--into", target, "--rename", "golden-none")
     assert "Kafka's own" in refused(source, "--topic", "__consumer_offsets", "--into", target)
     assert "retention" in refused(*chosen, "--into", target, "--config", "retention.ms=soon")
-    assert "no root" in refused(*chosen, "--into", source / "orders-0")
+    assert "not the root" in refused(*chosen, "--into", source / "orders-0")
     adopted(*chosen, "--into", target)
     assert "exists already" in refused(*chosen, "--into", target)
     shutil.rmtree(target / "orders-0")
@@ -137,7 +137,7 @@ def test_an_unclean_root_and_a_second_disk_are_refused(source: Path, target: Pat
     found = run("adopt", source, "--topic", "orders", "--into", second)
     assert "several disks" in found.err
     (target / ".kafka_cleanshutdown").unlink()
-    assert "not closed in order" in run("adopt", source, "--topic", "orders", "--into", target).err
+    assert "not closed cleanly" in run("adopt", source, "--topic", "orders", "--into", target).err
 
 
 def test_a_new_disk_of_a_node_gets_its_identity_and_its_metadata_counts(source: Path, tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_a_directory_with_a_number_of_any_size_is_told(source: Path, tmp_path: P
     assert "partitions 2, 3, 4" in found.err
     assert "1999999998 in all, of orders" in found.err
     found = run("adopt", *chosen, "--fill")
-    assert "leave it out if it is not of this topic" in found.err
+    assert "leave it out if it does not belong to this topic" in found.err
     assert not (tmp_path / "new").exists()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import pickle
 import random
@@ -265,6 +266,45 @@ def test_a_segment_of_which_everything_stays_is_left_alone(tmp_path: Path) -> No
     assert index.read_bytes() == expected
 
 
+@pytest.mark.parametrize("superseded", [49, 30, 0])
+@pytest.mark.parametrize("together", [False, True])
+def test_a_segment_is_written_from_its_start_once_a_batch_changes(
+    tmp_path: Path, superseded: int, together: bool
+) -> None:
+    """Whether that batch goes, or is rewritten (`together`), at the end of several megabytes or before."""
+    config = LogConfig(internal_segment_bytes=5_100_000, index_interval_bytes=4096)
+    with open_log(tmp_path / "t-0", config) as log:
+        for number in range(50):
+            keys = [b"%d" % number, b"and %d" % number] if together else [b"%d" % number]
+            records = [Record(bytes(100_000 // len(keys)), key, timestamp=NOW_MS + number) for key in keys]
+            log.append_as_leader(encode_records(records, max_batch_bytes=1 << 20))
+        log.append_as_leader([Record(bytes(200_000), b"%d" % superseded, timestamp=NOW_MS + 50)])
+        assert len(log.segments) == 2
+        path = tmp_path / "t-0" / f"{0:020}.log"
+        before = batches_of(path)
+        clean(log)
+        assert log.segments.first.index_fault() is None
+        after = batches_of(path)
+        assert len(log.segments) == 3
+        assert after[:superseded] == before[:superseded]
+        if together:
+            assert after[superseded]["records"] == before[superseded]["records"][1:]
+        assert after[superseded + together :] == before[superseded + 1 :]
+
+
+def test_the_buffers_of_a_group_go_with_it(tmp_path: Path) -> None:
+    """Not when garbage is next collected: each has megabytes, and a round may have thousands of groups."""
+    with open_log(tmp_path / "t-0") as log:
+        fill(log)
+        gc.collect()
+        gc.disable()
+        try:
+            clean(log)
+            assert not [found for found in gc.get_objects() if isinstance(found, Rewriter)]
+        finally:
+            gc.enable()
+
+
 def test_what_is_shipped_to_other_processes_can_be(tmp_path: Path) -> None:
     """The second pass in parts: a map, rules and transactions that have been shipped leave the same."""
     with open_log(tmp_path / "t-0") as log:
@@ -281,7 +321,7 @@ def test_what_is_shipped_to_other_processes_can_be(tmp_path: Path) -> None:
         for segment in segments:
             data, there, transactions = pickle.loads(shipped)
             rewriter = Rewriter(
-                OffsetMap.from_bytes(data), there, lambda part, table: written.append(bytes(part))
+                OffsetMap.from_bytes(data), there, lambda part, table, changed: written.append(bytes(part))
             )
             rewriter.rewrite(segment.buffer(), transactions, keep_legacy_deletes=False)
         clean_log(log, offsets, first_dirty_offset=0, upper_bound=log.log_end_offset, now_ms=NOW_MS)

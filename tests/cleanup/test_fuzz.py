@@ -29,7 +29,7 @@ def clean(data: bytes) -> tuple[Any, ...]:
     rules = BatchRules(NOW_MS, 1000, 1 << 40, ActiveProducers.of({}))
     written: list[bytes] = []
 
-    def sink(part: memoryview, table: BatchTable) -> None:
+    def sink(part: memoryview, table: BatchTable, changed: bool) -> None:
         assert np.array_equal(scan_batches(part).require().rows[:, :14], table.rows[:, :14])
         written.append(bytes(part))
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -24,11 +26,48 @@ SIPHASH = {  # of the bytes 0, 1, 2...: the reference vectors of SipHash-2-4-128
 
 
 @pytest.mark.parametrize("which", TWINS)
-def test_keys_are_hashed_with_siphash(which: str) -> None:
+def test_long_keys_are_hashed_with_siphash(which: str) -> None:
     with use_twin(which):
         kernel = OffsetMap(1000, hash_key=SIPHASH_KEY).kernel
-        found = {size: kernel.digest(bytes(range(size))).hex() for size in SIPHASH}
+        found = {size: kernel.siphash(bytes(range(size))).hex() for size in SIPHASH}
+        for size in (16, 17, 100):
+            assert kernel.digest(bytes(range(size))) == kernel.siphash(bytes(range(size)))
     assert found == SIPHASH
+
+
+@pytest.mark.parametrize("which", TWINS)
+@given(keys=st.sets(st.binary(max_size=17), min_size=1), secret=st.binary(min_size=16, max_size=16))
+def test_no_two_short_keys_have_one_hash(which: str, keys: set[bytes], secret: bytes) -> None:
+    """Nor do keys that differ in length or zeros alone; both twins say the same."""
+    keys |= {key[:14] + bytes(1) for key in keys} | {key[:-1] for key in keys}
+    with use_twin(which):
+        kernel = OffsetMap(1000, hash_key=secret).kernel
+        hashes = {kernel.digest(key): key for key in keys}
+    assert len(hashes) == len(keys)
+    with use_twin(TWINS[1]):
+        other = OffsetMap(1000, hash_key=secret).kernel
+        assert {other.digest(key): key for key in keys} == hashes
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        lambda n: n.to_bytes(8, "big"),
+        lambda n: n.to_bytes(8, "little"),
+        lambda n: (n << 32).to_bytes(8, "big"),
+        lambda n: b"user-%09d" % n,
+        lambda n: b"%d" % n,
+        lambda n: b"a key of a larger size %d" % n,
+    ],
+)
+def test_keys_that_are_alike_spread_over_the_slots(name: Callable[[int], bytes]) -> None:
+    """Sequential numbers share no more home slots than chance has it: at most a few keys have one."""
+    kernel = OffsetMap(1000, hash_key=SIPHASH_KEY).kernel
+    keys = 20_000
+    homes = [int.from_bytes(kernel.digest(name(n))[4:8], "little") * keys >> 32 for n in range(keys)]
+    counts = Counter(homes)
+    assert max(counts.values()) <= 12
+    assert 0.60 < len(counts) / keys < 0.66  # 1 - 1/e for random places
 
 
 @pytest.mark.parametrize("which", TWINS)

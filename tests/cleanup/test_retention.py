@@ -160,7 +160,7 @@ def test_any_plan_is_a_prefix_below_the_high_watermark(
 
 
 def make_log(path: Path, dice: random.Random) -> dict[str, Any]:
-    """A log of a few segments, closed in order; how to ask about it."""
+    """A log of a few segments, closed cleanly; how to ask about it."""
     settings: dict[str, Any] = {
         "cleanup.policy": dice.choice(["delete", "delete", "delete", "compact,delete", "compact"]),
         "retention.ms": dice.choice([-1, 0, 500, 1000, 5000]),

@@ -168,7 +168,7 @@ def test_the_parts_never_overlap(
 
 
 def make_log(path: Path, dice: random.Random) -> dict[str, Any]:
-    """A log of a few segments, closed in order; how to ask about it."""
+    """A log of a few segments, closed cleanly; how to ask about it."""
     settings = {
         "cleanup.policy": dice.choice(["compact", "compact", "compact", "compact,delete", "delete"]),
         "min.cleanable.dirty.ratio": dice.choice([0, 0.1, 0.5, 0.5, 0.8, 1]),

@@ -36,7 +36,7 @@ def clean(log: Log, first_dirty: int = 0) -> CleanReport:
 
 
 def made(path: Path, *segments: tuple[int, bytes]) -> Path:
-    """A partition with these segments, closed in order."""
+    """A partition with these segments, closed cleanly."""
     path.mkdir()
     for base_offset, data in segments:
         for kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX):

@@ -236,7 +236,7 @@ def test_an_interrupt_leaves_all_in_order(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE_S) == 130
         assert process.stdout is not None
-        assert b"1 records are appended" in process.stdout.read()
+        assert b"1 record is appended" in process.stdout.read()
     assert clean.exists()
     assert stored(tmp_path, "t-0") == [(None, b"before")]
 

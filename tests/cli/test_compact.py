@@ -118,7 +118,7 @@ def test_a_root_is_compacted_by_its_topics_configs(root: Path) -> None:
         left = left_in(root / line["partition"])
         assert [record.value for record in left] == [b"%d" % number for number in range(290, 300)]
     assert {file.name: file.read_bytes() for file in (root / "events-0").iterdir()} == events
-    assert (root / CLEAN_SHUTDOWN).read_bytes() == clean_shutdown, "it is left in order"
+    assert (root / CLEAN_SHUTDOWN).read_bytes() == clean_shutdown, "it is closed cleanly"
     known = read_offset_checkpoint(LOCAL, root / CLEANED)
     assert known == {
         TopicPartition(name, number): 300 for name, number in (("orders", 0), ("orders", 1), ("users", 0))
@@ -271,7 +271,7 @@ def test_damage_in_one_log_does_not_stop_the_others(root: Path, field: int) -> N
     assert [line["partition"] for line in lines if line["error"] is None] == ["orders-1", "users-0"]
     assert str(log if field > 7 else root / "orders-0") in lines[0]["error"]
     assert log.read_bytes() == damaged
-    assert (root / CLEAN_SHUTDOWN).exists(), "the log was closed in order"
+    assert (root / CLEAN_SHUTDOWN).exists(), "the log was closed cleanly"
     alone = run_here("compact", root / "orders-0")
     assert alone.code == 1
     assert str(root / "orders-0") in alone.err
@@ -285,7 +285,7 @@ def test_on_a_terminal_it_is_a_table_and_a_sentence(root: Path) -> None:
     answer = on_terminal("compact", root, "--topic", "users")
     assert answer.code == 0
     assert "PARTITION" in answer.out
-    assert "1 logs compacted, 0 failed, 0 left alone" in answer.out
+    assert "1 log compacted, 0 failed, 0 left alone" in answer.out
     assert "% less" in answer.out
 
 

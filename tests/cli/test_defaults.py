@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 import tidelog
+from tests.manager.commands import sums
 from tests.manager.stores import some
-from tests.manager.test_named_only import sums
 from tidelog.cli.app import app
 from tidelog.storage import LOCAL
 from tidelog.storage.metadata import read_partition_metadata

@@ -131,7 +131,7 @@ def test_damage_is_seen_at_the_end_of_a_log(tmp_path: Path) -> None:
     answer = run("ls", copy)
     assert answer.code == 1
     assert last.name in answer.out
-    assert "1 of 1 partitions are damaged: tidelog verify shows where" in answer.out
+    assert "1 of 1 partition is damaged: tidelog verify shows where" in answer.out
 
 
 def test_missing_files_are_seen(tmp_path: Path) -> None:

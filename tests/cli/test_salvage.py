@@ -14,6 +14,7 @@ from tests.cli.command import run
 from tests.golden import GOLDEN
 from tests.scanning.damage import hurt, make_log
 from tidelog.manager.upkeep.salvaging import salvage_partitions
+from tidelog.records import Record
 from tidelog.scanning.partitions import find_partitions
 from tidelog.storage import LOCAL
 from tidelog.testing.builders import flip_bit
@@ -43,6 +44,16 @@ def test_a_sound_root_is_saved_whole(tmp_path: Path) -> None:
     assert checked.code == 0, checked.out
 
 
+def test_a_root_in_use_is_told(tmp_path: Path) -> None:
+    with tidelog.open(tmp_path / "src") as store:
+        store.create_topic("orders")[0].append([Record(b"here")])
+        found = run("salvage", tmp_path / "src", tmp_path / "dst", "--json")
+        assert (found.code, found.lines) == (0, [])
+        assert f"{tmp_path / 'src'} is in use: " in found.err
+    assert run("salvage", tmp_path / "src", tmp_path / "again").err == ""
+    assert tidelog.scan(tmp_path / "dst").read_all().num_rows == 1
+
+
 def test_a_damaged_batch_is_left_out_and_told(tmp_path: Path) -> None:
     source = tmp_path / "golden-none-0"
     shutil.copytree(GOLDEN / "clean" / "golden-none-0", source)
@@ -59,7 +70,7 @@ def test_a_damaged_batch_is_left_out_and_told(tmp_path: Path) -> None:
     checked = run("verify", tmp_path / "dst", "--deep", "--quiet")
     assert checked.code == 0, checked.out
     shown = run("salvage", source, tmp_path / "other")
-    assert "1 losses" in shown.out or "1 losses" in shown.err
+    assert "1 loss" in shown.out or "1 loss" in shown.err
 
 
 def test_the_target_must_be_new(tmp_path: Path) -> None:

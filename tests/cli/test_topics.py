@@ -97,4 +97,4 @@ def test_a_partition_moves_to_another_root(root: Path, tmp_path: Path) -> None:
     (stranger / "file").touch()
     refused = run("move", other / "orders-1", stranger)
     assert refused.code == 2
-    assert "no root" in refused.err
+    assert "not the root" in refused.err

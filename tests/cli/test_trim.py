@@ -100,4 +100,4 @@ def test_a_partition_in_no_root_has_no_place_for_its_start(tmp_path: Path) -> No
         pass
     answer = run("trim", tmp_path / "t-0", "--before", "0")
     assert answer.code == 2
-    assert "is no root" in answer.err
+    assert "is not the root of" in answer.err

@@ -9,9 +9,14 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import run
-from tests.doctor.harming import beside, cut, log, make_root, second
-from tests.doctor.test_damages import without_lock
+from tests.cli.test_salvage import tree
+from tests.doctor.harming import batch_at, beside, cut, flip, log, make_root, second
+from tests.doctor.test_damages import NOW_MS, without_lock
+from tidelog.doctor.fixing import apply_plan
+from tidelog.records.batches import scan_batches
+from tidelog.storage import LOCAL
 from tidelog.storage.lock import RootLock
+from tidelog.testing.faults import FaultyFileSystem, disk_full
 
 
 @pytest.fixture
@@ -32,7 +37,54 @@ def test_a_saved_plan_is_applied_and_undone(root: Path, tmp_path: Path) -> None:
     assert without_lock(str(root)) == before
     assert run("fix", root, "--apply", "--plan", plan).code == 0
     assert run("doctor", root, "-q").code == 0
-    assert run("fix", root, "--undo").lines[-1] == "1 repairs are undone"
+    assert run("fix", root, "--undo").lines[-1] == "1 repair is undone"
+    assert without_lock(str(root)) == before
+
+
+@pytest.mark.parametrize(("partition", "number", "at"), [("golden-none-0", 1, 7), ("golden-multi-0", -1, 6)])
+def test_only_the_batch_is_lost_whose_base_offset_is_damaged(
+    tmp_path: Path, partition: str, number: int, at: int
+) -> None:
+    """No checksum covers it: what follows the batch is not what is wrong."""
+    root = make_root(tmp_path / "root", partition)
+    path = log(root, partition, number)
+    begin, end = batch_at(path, 1)
+    table = scan_batches(path.read_bytes()).require()
+    span = (begin, int(table.base_offset[1]), int(table.last_offset[1]) + 1)
+    flip(path, begin + at)
+    told = map(json.loads, run("doctor", root, "--json").lines)
+    (bad,) = [one for one in told if one.get("kind") == "bad-batch"]
+    assert (bad["position"], bad["offset"], bad["end_offset"]) == span
+    (step,) = [json.loads(line) for line in run("fix", root, "--json").lines]
+    assert step["lost"].startswith(f"{end - begin} bytes at position {begin} of {path.name} ")
+    before = path.read_bytes()
+    assert run("fix", root, "--apply").code == 0
+    assert path.read_bytes() == before[:begin] + before[end:]
+    assert run("fix", root, "--undo").code == 0
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("size", [4, 30, 7000, 0], ids=["few", "header", "cut", "flipped"])
+def test_a_damaged_replacement_is_taken_away(tmp_path: Path, size: int) -> None:
+    """A broker would put it in the place of the sound segment; the checkpoints stay as they are."""
+    root = make_root(tmp_path / "root", "golden-none-0")
+    path = log(root, number=1)
+    swap = path.with_suffix(".log.swap")
+    swap.write_bytes(path.read_bytes()[: size or None])
+    if not size:
+        flip(swap, 5000)
+    (root / ".lock").touch()
+    before = without_lock(str(root))
+    told = [json.loads(line) for line in run("doctor", root, "-q", "--json").lines]
+    assert [(one["severity"], one["file"]) for one in told if one["about"] == "finding"] == [
+        ("loss", str(swap))
+    ]
+    assert run("fix", root, "--apply").code == 0
+    after = without_lock(str(root))
+    kept = {name for name in before if name.endswith((".log", ".index", "-checkpoint"))}
+    assert {name: after[name] for name in kept} == {name: before[name] for name in kept}
+    assert run("doctor", root, "-q").code == 0
+    assert run("fix", root, "--undo").code == 0
     assert without_lock(str(root)) == before
 
 
@@ -56,6 +108,15 @@ def test_what_has_changed_since_is_not_undone(root: Path) -> None:
     told = run("fix", root, "--undo")
     assert told.code == 1
     assert "has changed since the repair" in told.err
+
+
+@pytest.mark.parametrize("room", [0, 700, 3000])
+def test_what_a_full_disk_cuts_short_is_undone_without_a_trace(root: Path, room: int) -> None:
+    before = tree(root)
+    with pytest.raises(OSError, match="No space"):
+        apply_plan(FaultyFileSystem(LOCAL, disk_full(room)), [str(root)], now_ms=NOW_MS)
+    run("fix", root, "--undo")
+    assert tree(root) == before
 
 
 def test_a_root_in_use_is_refused(root: Path) -> None:
@@ -97,7 +158,7 @@ def test_only_the_last_repair_is_undone(root: Path) -> None:
     first = without_lock(str(root)), without_lock(str(other))
     beside(log(root, number=2), ".index").unlink()
     run("fix", root, "--apply")
-    assert run("fix", root, other, "--undo").lines[-1] == "1 repairs are undone"
+    assert run("fix", root, other, "--undo").lines[-1] == "1 repair is undone"
     assert without_lock(str(other)) == first[1]
     beside(log(root, number=1), ".index").write_bytes(b"changed!")
     assert run("fix", root, other, "--undo").code == 1
@@ -124,7 +185,7 @@ def test_a_directory_that_is_no_root_is_left_alone(root: Path) -> None:
     for option in ((), ("--apply",)):
         told = run("fix", home, *option)
         assert told.code == 2
-        assert "is no disk of a broker" in told.err
+        assert "is not a disk of a broker" in told.err
     assert sorted(path.name for path in home.iterdir()) == [".ssh", "photos-2024", "root"]
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 import shutil
 import struct
+from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -107,6 +109,15 @@ def compare(oracle: Oracle, tmp_path: Path, seed: int, count: int) -> int:
         theirs = Path(shutil.copytree(ours, tmp_path / "kafka" / ours.name))
         start = Start(dice.random() < 0.4, point, 333 if "trimmed" in source.name else 0, None, NOW_MS)
         cases.append((source.name, what, ours, theirs, start))
+    return foretold(oracle, cases)
+
+
+Case = tuple[str, list[str], Path, Path, Start]
+"""A golden partition, what was done to it, two copies of it, and how it is opened."""
+
+
+def foretold(oracle: Oracle, cases: Sequence[Case]) -> int:
+    """How many of the logs Kafka loads, each exactly as it was foretold."""
     asked = [
         {
             "dir": str(theirs),
@@ -149,6 +160,46 @@ def compare(oracle: Oracle, tmp_path: Path, seed: int, count: int) -> int:
 
 def test_the_forecast_is_what_kafka_does(oracle: Oracle, tmp_path: Path) -> None:
     assert compare(oracle, tmp_path, seed=1, count=40) > 30
+
+
+def test_a_marker_with_an_offset_of_the_next_segment_ends_its_transaction(
+    oracle: Oracle, tmp_path: Path
+) -> None:
+    source = GOLDEN / "clean" / "golden-txncompact-0"
+    ours = Path(shutil.copytree(source, tmp_path / "ours" / "t-0"))
+    with (ours / "00000000000000000400.log").open("r+b") as file:
+        file.seek(6578 + 7)  # the lowest byte of the base offset of a marker, the last batch
+        assert file.read(1) == (644).to_bytes(2)[1:]
+        file.seek(6578 + 7)
+        file.write((646).to_bytes(2)[1:])
+    theirs = Path(shutil.copytree(ours, tmp_path / "kafka" / ours.name))
+    start = Start(clean=False, recovery_point=0, log_start_offset=0, high_watermark=None, now_ms=NOW_MS)
+    assert foretold(oracle, [(source.name, ["offset"], ours, theirs, start)]) == 1
+
+
+SWAPS = {
+    "few": lambda log: b"1234",
+    "empty": lambda log: b"",
+    "noise": lambda log: random.Random(1).randbytes(500),
+    "zeros": lambda log: bytes(500),
+    "cut": lambda log: log[:7000],
+    "cut-in-a-header": lambda log: log[:30],
+    "flipped": lambda log: log[:5000] + bytes([log[5000] ^ 1]) + log[5001:],
+}
+
+
+def test_a_damaged_replacement_is_taken_as_kafka_takes_it(oracle: Oracle, tmp_path: Path) -> None:
+    """Kafka checks nothing of a `.swap` segment before it takes the place of others."""
+    cases: list[Case] = []
+    source = GOLDEN / "clean" / "golden-none-0"
+    for number, ((name, made), base, clean) in enumerate(product(SWAPS.items(), (0, 240), (True, False))):
+        ours = Path(shutil.copytree(source, tmp_path / "ours" / f"t-{number}"))
+        log = ours / f"{base:020}.log"
+        log.with_suffix(".log.swap").write_bytes(made(log.read_bytes()))
+        theirs = Path(shutil.copytree(ours, tmp_path / "kafka" / ours.name))
+        start = Start(clean, 10**6 if clean else 0, 0, None, NOW_MS)
+        cases.append((source.name, [f"{name} at {base}"], ours, theirs, start))
+    assert foretold(oracle, cases) >= len(cases) - 8
 
 
 @pytest.mark.slow

@@ -396,7 +396,7 @@ LOG_MUTANTS: tuple[Mutant, ...] = (
         LIVES,
     ),
     Mutant(
-        "a log whose disk failed can be closed in order",
+        "a log whose disk failed can be closed cleanly",
         _LOG,
         "                return\n            state.check_writable()\n",
         "                return\n",

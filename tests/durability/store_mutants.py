@@ -167,6 +167,13 @@ STORE_MUTANTS: tuple[Mutant, ...] = (
         "",
         _PUBLISHING,
     ),
+    Mutant(
+        "the recovery point of a write that is taken back stays high",
+        _APPLYING,
+        "                _lower_recovery_point(partition)\n",
+        "",
+        _PUBLISHING,
+    ),
     # ---- compaction
     Mutant(
         "how far a truncated log is clean is written",

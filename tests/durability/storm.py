@@ -214,9 +214,9 @@ class Storm:
     def forget(self, partition: Partition) -> None:
         """Remember no more of what lies below the log start; there is no end to it otherwise."""
         start, appends = partition.log_start_offset, self.memory[partition.topic_partition].appends
-        for value, append in list(appends.items()):
+        for value, append in appends.copy().items():  # a list of them lets others in while it is made
             if append.offset < start:
-                del appends[value]
+                appends.pop(value, None)
 
     def retain(self, dice: random.Random) -> None:
         self.store.apply_retention()

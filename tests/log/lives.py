@@ -68,7 +68,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """What a root's checkpoints say from `step` on, and whether it was left in order."""
+    """What a root's checkpoints say from `step` on, and whether it was closed cleanly."""
 
     step: int
     recovery_point: int

@@ -170,7 +170,7 @@ def test_aborted_transactions_go_with_their_markers(path: Path) -> None:
 
 
 def open_whole(path: Path) -> Log:
-    """A log with an overflowing segment, closed in order, and one behind it."""
+    """A log with an overflowing segment, closed cleanly, and one behind it."""
     data = spread(11, 0, FAR + 3)
     fill(path, {0: data})
     for kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX):

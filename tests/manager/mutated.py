@@ -58,7 +58,7 @@ class Case:
 
 
 def make_bases(at: Path) -> list[Path]:
-    """Roots to begin with: a store's, and one that was not closed in order."""
+    """Roots to begin with: a store's, and one that was not closed cleanly."""
     at.mkdir(parents=True, exist_ok=True)
     clean = at / "clean"
     with tidelog.open(clean) as store:

@@ -11,7 +11,7 @@ from tidelog.config import LogConfig
 from tidelog.manager import BrokerConfig, Store
 from tidelog.manager.publishing.committing import Published, Write, publish
 from tidelog.manager.publishing.mark import begin_staging
-from tidelog.manager.publishing.staging import PieceFacts, TaskStaging
+from tidelog.manager.publishing.staging import LARGE, PieceFacts, TaskStaging
 from tidelog.records import Record
 from tidelog.records.builder import encode_batches
 from tidelog.records.record import to_arrow
@@ -66,10 +66,11 @@ def stage(
     partitions: Mapping[str, int],
     config: LogConfig | None = None,
     batch_bytes: int = 200,
+    large: int = LARGE,
 ) -> str:
     """What a task does; the name of its manifest."""
     begin_staging(fs, directory)
-    task = TaskStaging(directory, name, fs)
+    task = TaskStaging(directory, name, fs, large=large)
     for topic, count in partitions.items():
         task.expect(topic, count)
     for (topic, number), some in values.items():

@@ -224,7 +224,7 @@ def _looking(disk: Path, part: str, one: str) -> Iterator[Step]:
 def _dry(
     root: str, part: str, spare: str, defaults: tuple[str, ...], *, ready: bool, knows: bool
 ) -> Iterator[Step]:
-    """Dry runs: refused as the command itself would be, in a root that was not closed in order or does not
+    """Dry runs: refused as the command itself would be, in a root that was not closed cleanly or does not
     know its topics.
     """
     number = spare.rpartition("-")[2]

@@ -56,6 +56,16 @@ def test_the_command() -> None:
     assert spans == [(190, 362), (702, 872)]
 
 
+def test_times_are_dates_except_in_json() -> None:
+    heading, row, *_ = run("groups", CLEAN).lines
+    told = dict(zip(heading.split("\t"), row.split("\t"), strict=True))
+    assert told["committed_at"] == "2026-11-15 08:44:30.107"
+    assert json.loads(run("groups", CLEAN, "--json").lines[0])["committed_ms"] == 1794732270107
+    heading, row = run("transactions", CLEAN).lines
+    told = dict(zip(heading.split("\t"), row.split("\t"), strict=True))
+    assert told["updated_at"] == "2026-11-15 08:44:24.667"
+
+
 def commit(group: str, partition: int, offset: int | None) -> Record:
     value = None
     if offset is not None:

@@ -1,4 +1,4 @@
-"""The decisions of a store, without files: fates of directories, placement, registration, tasks."""
+"""The decisions of a store, without files: verdicts of directories, placement, registration, tasks."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tests.waiting import PATIENCE_S
 from tidelog.manager.background.scheduler import BackgroundThread, TaskQueue
 from tidelog.manager.metadata.image import MetadataImage
 from tidelog.manager.metadata.registration import FEATURES, Place, Registration, bootstrap, changes
+from tidelog.manager.store.directories import Found, Verdict, judge
 from tidelog.manager.store.placement import place
-from tidelog.manager.store.survey import Fate, Found, judge
 from tidelog.protocol.metadata_records import (
     ConfigRecord,
     FeatureLevelRecord,
@@ -41,19 +41,19 @@ def topic(name: str = "t", topic_id: uuid.UUID = A, **facts: Any) -> Registratio
     return Registration(name, topic_id, **({"partitions": {0: Place(ROOT)}} | facts))
 
 
-# ---- fates
+# ---- verdicts
 
 
-def fates(
+def verdicts(
     image: MetadataImage, *found: tuple[str, uuid.UUID | None, uuid.UUID], adopt: bool = False
-) -> list[Fate]:
+) -> list[Verdict]:
     listed = [Found(root, name, parse_partition_directory(name), topic_id) for name, topic_id, root in found]
-    return [one.fate for one in judge(listed, image, adopt=adopt)]
+    return [one.verdict for one in judge(listed, image, adopt=adopt)]
 
 
 def test_directories_meet_their_fates() -> None:
     image = known(topic())
-    assert fates(
+    assert verdicts(
         image,
         ("t-0", A, ROOT),
         ("t-1", A, ROOT),
@@ -63,27 +63,36 @@ def test_directories_meet_their_fates() -> None:
         ("t-0.00-stray", None, ROOT),
         ("t-0.00-future", None, SECOND),
         ("u-0.00-future", None, SECOND),
-    ) == [Fate.LOAD, Fate.STRAY, Fate.STRAY, Fate.LEAVE, Fate.DELETE, Fate.LEAVE, Fate.LEAVE, Fate.STRAY]
-    assert fates(image, ("u-0.00-future", None, SECOND), adopt=True) == [Fate.LEAVE]
-    assert fates(image, ("t-0", None, ROOT)) == [Fate.LOAD]
-    assert fates(image, ("t-0", OTHER, ROOT)) == [Fate.STRAY]
+    ) == [
+        Verdict.LOAD,
+        Verdict.STRAY,
+        Verdict.STRAY,
+        Verdict.LEAVE,
+        Verdict.DELETE,
+        Verdict.LEAVE,
+        Verdict.LEAVE,
+        Verdict.STRAY,
+    ]
+    assert verdicts(image, ("u-0.00-future", None, SECOND), adopt=True) == [Verdict.LEAVE]
+    assert verdicts(image, ("t-0", None, ROOT)) == [Verdict.LOAD]
+    assert verdicts(image, ("t-0", OTHER, ROOT)) == [Verdict.STRAY]
 
 
 def test_adopted_partitions_agree_on_their_topic() -> None:
     found = (("u-0", B, ROOT), ("u-1", None, ROOT), ("u-2", OTHER, ROOT))
-    assert fates(known(topic()), *found, adopt=True) == [Fate.ADOPT, Fate.ADOPT, Fate.STRAY]
-    assert fates(known(topic()), ("t-1", A, ROOT), ("t-2", OTHER, ROOT), adopt=True) == [
-        Fate.ADOPT,
-        Fate.STRAY,
+    assert verdicts(known(topic()), *found, adopt=True) == [Verdict.ADOPT, Verdict.ADOPT, Verdict.STRAY]
+    assert verdicts(known(topic()), ("t-1", A, ROOT), ("t-2", OTHER, ROOT), adopt=True) == [
+        Verdict.ADOPT,
+        Verdict.STRAY,
     ]
 
 
 def test_of_two_directories_the_registered_one_counts() -> None:
     twins = (("t-0", A, ROOT), ("t-0", A, SECOND))
-    assert fates(known(topic()), *twins) == [Fate.LOAD, Fate.STRAY]
-    assert fates(known(topic(partitions={0: Place(SECOND)})), *twins) == [Fate.STRAY, Fate.LOAD]
-    assert fates(known(topic(partitions={0: Place(OTHER)})), *twins) == [Fate.CONFLICT] * 2
-    assert fates(MetadataImage(), *twins, adopt=True) == [Fate.CONFLICT] * 2
+    assert verdicts(known(topic()), *twins) == [Verdict.LOAD, Verdict.STRAY]
+    assert verdicts(known(topic(partitions={0: Place(SECOND)})), *twins) == [Verdict.STRAY, Verdict.LOAD]
+    assert verdicts(known(topic(partitions={0: Place(OTHER)})), *twins) == [Verdict.CONFLICT] * 2
+    assert verdicts(MetadataImage(), *twins, adopt=True) == [Verdict.CONFLICT] * 2
 
 
 def test_new_partitions_go_where_there_are_fewest() -> None:

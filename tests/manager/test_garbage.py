@@ -17,8 +17,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 import tidelog
+from tests.manager.commands import sums
 from tests.manager.stores import some
-from tests.manager.test_named_only import sums
 from tidelog.cli.app import app
 from tidelog.errors import LogError
 from tidelog.layout.roots import Checkpoint
@@ -26,7 +26,7 @@ from tidelog.layout.roots import Checkpoint
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A root with a compacted and a plain topic, closed in order."""
+    """A root with a compacted and a plain topic, closed cleanly."""
     root = tmp_path_factory.mktemp("kept") / "root"
     with tidelog.open(root, background=False) as store:
         store.create_topic("keys", config={"cleanup.policy": "compact"})[0].append(some(30))

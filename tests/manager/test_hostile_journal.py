@@ -241,7 +241,7 @@ def test_manifests_that_name_files_elsewhere(tmp_path: Path, file: Any) -> None:
     piece = ["t", 0, file, *[0] * 10]
     content = {"version": 1, "table_crc": 0, "partitions": {"t": 1}, "pieces": [piece]}
     (tmp_path / "x.json").write_text(json.dumps(content))
-    with pytest.raises(InvalidIndexError, match="no manifest"):
+    with pytest.raises(InvalidIndexError, match="not a manifest"):
         read_manifest(LOCAL, str(tmp_path), "x")
 
 

@@ -143,7 +143,7 @@ def test_files_of_a_partition_that_are_links(
         for root in roots:
             (root / ".kafka_cleanshutdown").unlink()
     before = digest(victim.parent)
-    with suppress(TidelogError):  # a root that was not closed in order may be refused
+    with suppress(TidelogError):  # a root that was not closed cleanly may be refused
         life(roots)
     for root in roots:
         recover_root(LOCAL, str(root))

@@ -59,7 +59,7 @@ def test_a_partition_moves_while_it_is_used(tmp_path: Path) -> None:
         assert not failures
         assert values(store, "t") == [one.value for one in some(300)][57:] + written
         assert partition.log_start_offset == 57
-        with pytest.raises(InvalidInputError, match="is no root"):
+        with pytest.raises(InvalidInputError, match="is not a root"):
             store.move_partition("t", 0, tmp_path / "c")
         end = partition.log_end_offset
     assert not (roots[0] / "t-0").exists()
@@ -215,7 +215,7 @@ def test_an_old_copy_is_not_taken_for_the_partition_that_has_moved(tmp_path: Pat
 
 
 def test_closing_waits_for_a_move_which_gives_up(tmp_path: Path) -> None:
-    """Nothing is changed in the roots once they are let go, and each is left in order."""
+    """Nothing is changed in the roots once they are let go, and each is closed cleanly."""
     roots = [tmp_path / "a", tmp_path / "b"]
     with tidelog.open(roots[0], background=False) as made:
         made.create_topic("t", 1)[0].append([Record(b"v")] * 10)

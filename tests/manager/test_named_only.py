@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
 import tidelog
+from tests.manager.commands import command, on, sums
 from tests.manager.stores import some, values
-from tidelog.cli.app import app
 from tidelog.errors import InvalidInputError, LogError, ReplicatedTopicError, UncleanShutdownError
 from tidelog.layout.roots import Checkpoint
 from tidelog.manager.metadata.files import encode_records_batch, read_bootstrap, write_bootstrap
@@ -24,37 +23,9 @@ from tidelog.types import TopicPartition
 CLEAN = ".kafka_cleanshutdown"
 
 
-def sums(root: Path, *but: str) -> dict[str, str]:
-    """A checksum of every file; `.lock` says nothing."""
-    found = {}
-    for path in sorted(root.rglob("*")):
-        name = str(path.relative_to(root))
-        if path.is_file() and name != ".lock" and not name.startswith(but):
-            found[name] = hashlib.md5(path.read_bytes()).hexdigest()
-    return found
-
-
-def command(*args: str) -> Result:
-    """Run a command, here."""
-    return CliRunner().invoke(app, list(args))
-
-
-def on(root: Path, args: list[str]) -> Result:
-    """Run a command on a root."""
-    lines = root.parent / "lines"
-    lines.write_text("line\n")
-    properties, second = root.parent / "server.properties", root.parent / "second"
-    properties.write_text("log.retention.ms=1\n")
-    second.mkdir(exist_ok=True)
-    words = {"ROOT": root, "LINES": lines, "PROPERTIES": properties, "SECOND": second}
-    for word, path in words.items():
-        args = [part.replace(word, str(path)) for part in args]
-    return command(*args)
-
-
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Two topics, closed in order; the records are old, and those of one are kept for ever."""
+    """Two topics, closed cleanly; the records are old, and those of one are kept for ever."""
     with tidelog.open(tmp_path / "r", background=False) as store:
         store.create_topic("mine")[0].append(some(30))
         store.create_topic("other", config={"retention.ms": -1})[0].append(some(30))
@@ -191,6 +162,80 @@ def test_a_partition_is_no_root(root: Path) -> None:
     tidelog.open(named_so, background=False).close()
 
 
+# ---- dry runs are refused as the command itself is
+
+
+HELD = {
+    **{
+        name: args
+        for name, args in EVERYWHERE.items()
+        if "dry" not in name and name not in ("move", "recover")
+    },
+    "recover root": ["recover", "ROOT"],
+    "unstray": ["unstray", "ROOT"],
+    "append new": ["append", "ROOT", "--topic", "new", "--create", "2", "LINES"],
+}
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_a_root_that_cannot_be_held_is_refused_by_dry_runs_too(root: Path, name: str) -> None:
+    (root / "meta.properties").write_text("version=1\n")
+    (root / "stray-0").mkdir()
+    before = sums(root)
+    dry = on(root, [*HELD[name], "--dry-run"])
+    assert sums(root) == before
+    done = on(root, HELD[name])
+    assert (dry.exit_code == 0) == (done.exit_code == 0), dry.output + done.output
+    if done.exit_code:
+        assert dry.stderr == done.stderr
+        assert sums(root) == before
+
+
+def test_setting_aside_in_an_unclean_root_is_refused_by_a_dry_run_too(root: Path) -> None:
+    (root / "stray-0").mkdir()
+    kill(root)
+    for extra in ([], ["--dry-run"]):
+        done = on(root, ["tidy", "ROOT", *extra])
+        assert done.exit_code == 1
+        assert "was not closed cleanly" in done.stderr
+
+
+OTHERS_GO_ON = {
+    "trim": ["trim", "ROOT", "--before-time", "1700000000010"],
+    "retention": ["retention", "ROOT", "--server-properties", "PROPERTIES"],
+}
+
+
+@pytest.mark.parametrize("name", OTHERS_GO_ON)
+def test_a_log_that_cannot_be_opened_is_told_and_the_others_are_worked_on(tmp_path: Path, name: str) -> None:
+    """Also by a dry run, which counts the same segments."""
+    with tidelog.open(tmp_path / "r", background=False) as store:
+        for topic in ("a", "b", "c"):
+            partition = store.create_topic(topic)[0]
+            for _ in range(2):
+                partition.append(some(20))
+                partition.log.roll()
+    root = tmp_path / "r"
+    (root / "b-0" / "leader-epoch-checkpoint").write_text("garbage")
+    before = sums(root)
+    dry = on(root, [*OTHERS_GO_ON[name], "--dry-run"])
+    assert sums(root) == before
+    done = on(root, OTHERS_GO_ON[name])
+    for one in (dry, done):
+        assert one.exit_code == 1, one.output
+        assert "1 partitions cannot be opened and are left alone: b-0: " in one.stderr
+    told = {re.sub(r"would be|are|is \d+ ms", "", one.stdout) for one in (dry, done)}
+    assert len(told) == 1, told
+    assert "b-0" not in dry.stdout
+    assert not {
+        path for path, was in before.items() if path.startswith("b-0") and sums(root).get(path) != was
+    }
+    for topic in ("a", "c"):
+        assert sums(root / f"{topic}-0") != {
+            path.partition("/")[2]: was for path, was in before.items() if path.startswith(f"{topic}-0/")
+        }
+
+
 # ---- one partition of a topic
 
 
@@ -285,6 +330,28 @@ def test_commands_leave_a_second_disk_as_it_is(second_disk: Path, name: str) -> 
     after = sums(second_disk)
     assert {name: one for name, one in after.items() if name in before} == before
     assert (second_disk / "mine-0").is_dir()
+
+
+@pytest.mark.parametrize(
+    "args", [["topics", "--create", "new"], ["append", "--topic", "new", "--create", "2"]]
+)
+def test_a_dry_run_refuses_the_topic_that_a_second_disk_would_refuse(
+    second_disk: Path, args: list[str]
+) -> None:
+    line = [args[0], "ROOT", *args[1:], *(["LINES"] if args[0] == "append" else [])]
+    for extra in ([], ["--dry-run"]):
+        done = on(second_disk, line + extra)
+        assert done.exit_code == 1, done.output
+        assert "the metadata is on another" in done.stderr
+    assert not (second_disk / "new-0").exists()
+
+
+def test_a_dry_run_refuses_a_topic_whose_directory_is_there_already(root: Path) -> None:
+    (root / "new-1").mkdir()
+    for extra in ([], ["--dry-run"]):
+        done = on(root, ["topics", "ROOT", "--create", "new", "--partitions", "2", *extra])
+        assert done.exit_code != 0
+        assert "new-1 is there, though no metadata knows it" in done.stderr
 
 
 def test_a_second_disk_is_opened_and_reported(second_disk: Path) -> None:

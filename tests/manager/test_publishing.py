@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import tidelog
@@ -31,7 +32,9 @@ from tidelog.errors import InvalidInputError
 from tidelog.manager.metadata.registration import Registration
 from tidelog.manager.metadata.registry import Registry
 from tidelog.manager.publishing.committing import Write, publish
-from tidelog.manager.publishing.staging import TaskStaging
+from tidelog.manager.publishing.mark import begin_staging
+from tidelog.manager.publishing.staging import LARGE, ONLY_FULL, PieceFacts, TaskStaging
+from tidelog.records.builder import encode_batches
 from tidelog.storage import LOCAL
 from tidelog.storage.write_journal import (
     read_journal,
@@ -180,6 +183,47 @@ def test_a_linked_segment_is_the_one_that_appending_makes(tmp_path: Path, batch_
     assert len(names) > 2
     for path in names:
         assert path.read_bytes() == (tmp_path / "linked" / "t-0" / path.name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("megabytes", "segment_bytes", "only_full", "linked"),
+    [
+        ([17, 18, 17, 16.5], 1 << 30, False, 4),
+        ([17, 17, 17], 1 << 30, False, 0),  # a write that is not large leaves no small segments
+        ([17, 2, 17, 5, 17, 0.1, 17], 1 << 30, False, 1),  # nor one whose segments are not in a row
+        ([17, 18, 17, 16.5], 1 << 30, True, 0),  # nor does a stream
+        ([25], 40 << 20, False, 1),  # more than half a segment
+    ],
+)
+def test_large_segments_of_a_large_write_are_linked(
+    tmp_path: Path, megabytes: list[float], segment_bytes: int, only_full: bool, linked: int
+) -> None:
+    """In the order of the tasks, whatever lies between them; the log is sound after a crash, too."""
+    root, staging = tmp_path / "root", tmp_path / "staging"
+    begin_staging(LOCAL, str(staging))
+    numbers = iter(range(10**6))
+    config = LogConfig.from_properties({"segment.bytes": segment_bytes})
+    with open_root(str(root)) as store:
+        store.create_topic("t", 1, {"segment.bytes": segment_bytes})
+        for task, size in enumerate(megabytes):
+            written = TaskStaging(str(staging), f"task-{task}", large=ONLY_FULL if only_full else LARGE)
+            written.expect("t", 1)
+            for _ in range(round(size * 10)):
+                values = [b"%06d" % next(numbers) + bytes(52_400)] * 2
+                encoded = encode_batches(pa.table({"value": pa.array(values, pa.binary())}), now_ms=NOW)
+                written.add(TopicPartition("t", 0), encoded, PieceFacts(NOW, 0), config)
+            written.finish()
+        inodes = {path.stat().st_ino for path in staging.rglob("*.log")}
+        publish(store, Write(str(staging), tuple(f"task-{n}" for n in range(len(megabytes)))))
+        found = [path for path in (root / "t-0").glob("*.log") if path.stat().st_ino in inodes]
+        assert len(found) == linked
+        values = contents(store)[TopicPartition("t", 0)]
+        assert [int(value[:6]) for value in values[::2]] == list(range(next(numbers)))
+        for segment in store.partition("t").log.segments:
+            assert segment.index_fault() is None
+    (root / ".kafka_cleanshutdown").unlink()
+    with open_root(str(root)) as store:
+        assert contents(store)[TopicPartition("t", 0)] == values
 
 
 def test_full_segments_are_linked_and_the_rest_is_appended(tmp_path: Path) -> None:

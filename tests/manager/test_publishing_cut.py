@@ -11,12 +11,14 @@ import pytest
 from tests.manager.publishing import (
     NOW,
     ROOT,
+    Values,
     added,
     check_state,
     contents,
     joined,
     open_root,
     prepare,
+    some,
     stage,
     steps_of_a_commit,
     steps_with_intent,
@@ -72,6 +74,23 @@ def test_a_recovery_that_is_cut_itself_is_finished_by_the_next() -> None:
         check_state(twice, before, False)
 
 
+def check_every_second_step(
+    fs: CrashFileSystem,
+    start: int,
+    before: dict[TopicPartition, list[bytes]],
+    whole: dict[TopicPartition, list[bytes]],
+) -> None:
+    """Cut a commit from power from `start` on: it is whole or not there, and both happen."""
+    outcomes = []
+    for step in range(start, fs.steps + 1, 2):
+        with open_root(ROOT, fs.crash(step, seed=step)) as store:
+            found = contents(store)
+        assert found in (before, whole)
+        outcomes.append(found == whole)
+    assert not outcomes[0]
+    assert outcomes[-1]
+
+
 def test_segments_of_large_batches_cut_from_power_are_whole_or_nothing() -> None:
     """Large batches are stamped by writes, small ones in a mapping."""
     fs = CrashFileSystem()
@@ -92,14 +111,24 @@ def test_segments_of_large_batches_cut_from_power_are_whole_or_nothing() -> None
     segments = {one.inode for step, one in writes if step < start and len(one.data) > 100_000}
     stamped = [one for step, one in writes if step >= start and one.inode in segments]
     assert {len(one.data) for one in stamped} == {16}  # what no checksum covers
-    outcomes = []
-    for step in range(start, fs.steps + 1, 2):
-        with open_root(ROOT, fs.crash(step, seed=step)) as store:
-            found = contents(store)
-        assert found in (before, whole)
-        outcomes.append(found == whole)
-    assert not outcomes[0]
-    assert outcomes[-1]
+    check_every_second_step(fs, start, before, whole)
+
+
+def test_large_segments_that_are_not_full_cut_from_power_are_whole_or_nothing() -> None:
+    fs = CrashFileSystem()
+    before = prepare(fs, ROOT)
+    values: list[Values] = [{("t", 0): some("t", 0, 12 + n, f"new {n}")} for n in range(5)]
+    with open_root(ROOT, fs) as store:
+        names = tuple(
+            stage(fs, "/staging/w", f"task-{n}", one, {"t": 2}, large=700) for n, one in enumerate(values)
+        )
+        start = fs.steps
+        publish(store, Write("/staging/w", names, "q"), fs)
+        whole = joined(before, added(values))
+        assert contents(store) == whole
+    named = [one.inode for one in map(fs.operation, range(start, fs.steps)) if isinstance(one, SetName)]
+    assert len(named) - len(set(named)) >= len(values)  # each time index is linked twice
+    check_every_second_step(fs, start, before, whole)
 
 
 @pytest.mark.slow

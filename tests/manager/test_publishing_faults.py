@@ -22,14 +22,17 @@ from tests.manager.publishing import (
     tasks,
 )
 from tidelog.errors import DataLossError, InvalidIndexError, InvalidInputError, LogError, LogOfflineError
+from tidelog.layout.roots import Checkpoint
 from tidelog.manager.publishing.committing import Write, publish
 from tidelog.records import Record
 from tidelog.storage import LOCAL
+from tidelog.storage.checkpoints import read_offset_checkpoint
 from tidelog.storage.write_journal import (
     JOURNAL_FILE,
     read_journal,
 )
 from tidelog.testing.faults import Call, Fault, FaultyFileSystem, Rule, fail_at
+from tidelog.types import TopicPartition
 
 
 def fail_writes_to_t(number: int, code: int) -> Rule:
@@ -126,6 +129,30 @@ def test_what_is_appended_after_a_failed_write_stays(tmp_path: Path, times: int 
     shutil.rmtree(staging)
     with open_root(root, recover=False) as store:
         assert contents(store) == before
+
+
+def test_no_recovery_point_stays_above_a_write_that_was_taken_back(tmp_path: Path) -> None:
+    """A checkpoint is written while one partition has its part on the disk; the other's part fails."""
+    root, staging = str(tmp_path / "root"), str(tmp_path / "staging")
+    first, second = TopicPartition("t", 0), TopicPartition("t", 1)
+    written = []
+
+    def rule(call: Call) -> Fault | None:
+        is_meant = call.operation == "pwrite" and call.path.endswith(".log") and "/t-1/" in call.path
+        if not is_meant or written:
+            return None
+        store.checkpoint()
+        written.append(store.roots[0].checkpoints[Checkpoint.RECOVERY_POINTS][first])
+        return Fault(errno.ENOSPC)
+
+    fs = FaultyFileSystem(LOCAL, rule)
+    with open_root(root, fs) as store:
+        store.create_topic("t", 2)
+        with pytest.raises(OSError, match="No space left"):
+            publish_values(store, fs, staging, [{("t", 0): [b"a", b"b"], ("t", 1): [b"c"]}])
+        assert written == [2]
+        said = read_offset_checkpoint(LOCAL, f"{root}/{Checkpoint.RECOVERY_POINTS.value}")
+        assert [said.get(one, 0) for one in (first, second)] == [0, 0]
 
 
 @pytest.mark.parametrize("failing", ["log-start-offset-checkpoint", JOURNAL_FILE])

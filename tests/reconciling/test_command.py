@@ -138,7 +138,7 @@ def test_refusals(tmp_path: Path) -> None:
     )
     found = run("reconcile", *roots, "--to", tmp_path / "out")
     assert found.code == 2
-    assert "made again" in found.err
+    assert "created again" in found.err
     assert not list(tmp_path.glob("out*"))
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from itertools import permutations
 from pathlib import Path
 
 import pytest
 
 import tidelog
-from tests.reconciling.histories import NAME, QUICK, Cluster, Harm, harm
+from tests.reconciling.histories import NAME, QUICK, TOPIC_ID, Cluster, Harm, harm
+from tidelog.config import LogConfig
+from tidelog.log import Log
 from tidelog.manager.reconciling.lineage import (
     EpochRun,
     EpochStart,
@@ -21,7 +24,8 @@ from tidelog.manager.reconciling.lineage import (
 from tidelog.manager.reconciling.outcome import Outcome
 from tidelog.manager.reconciling.reconciling import reconcile_partition
 from tidelog.manager.verification import verify_partition
-from tidelog.scanning.partitions import find_partitions
+from tidelog.records import Record, encode_records
+from tidelog.scanning.partitions import Partition, find_partitions
 from tidelog.storage import LOCAL, EpochEntry
 
 SEEDS = 200
@@ -66,17 +70,36 @@ def check(cluster: Cluster, harms: list[Harm], target: Path) -> None:
         if offset >= start
     }
     if proven:
-        assert found == {**expected, **{n: found[n] for n in found if n < start}}
+        more = {n: pair for n, pair in found.items() if n >= start and n not in expected}
+        assert all(is_doubtful(cluster, harms, n, pair) for n, pair in more.items())
+        assert found == {**expected, **more, **{n: found[n] for n in found if n < start}}
         told = {n for one in outcome.lost for n in range(one.first_offset, one.end_offset)}
         known_end = max(outcome.log_end_offset, *(one.high_watermark for one in cluster.replicas))
         if not cluster.unclean:
             assert known_end >= cluster.leader.high_watermark
         missing = {n for n in truth if start <= n < known_end} - expected.keys()
-        assert missing <= told
+        assert missing - more.keys() <= told
         assert not told & found.keys()
     else:
         committed = {n: pair for n, pair in expected.items() if n < cluster.committed}
         assert committed.items() <= found.items()
+
+
+def is_doubtful(cluster: Cluster, harms: list[Harm], offset: int, pair: tuple[bytes, bytes | None]) -> bool:
+    """Whether a record is of a history that ended before the one of which something is left began.
+
+    A follower that went on by itself, whose leader was trimmed meanwhile, cuts off only what is above its log
+    start: no batch and no checkpoint tells that another epoch had begun below. The gap that this leaves where
+    a batch lay across the log start has to be told.
+    """
+    written = {(one.base, one.epoch): one for each in cluster.replicas for one in each.batches}
+    epoch = max(one.epoch for one in written.values() if (offset, pair) in one.records())
+    starts = []
+    for one, done in zip(cluster.replicas, harms, strict=True):
+        starts += [base for base, later in done.stored - done.batches if later > epoch]
+        if not done.epochs_gone:
+            starts += [entry.start_offset for entry in one.cache().entries if entry.epoch > epoch]
+    return min(starts) > offset
 
 
 def play(tmp_path: Path, seed: int, **kinds: bool) -> Cluster:
@@ -133,19 +156,32 @@ def one_compacted_history(tmp_path: Path, seed: int) -> None:
     done = harm(harmed, dice, 2) if harmed is not None else Harm(set())
     outcome, found = reconciled(cluster, tmp_path / "out")
     truth = {offset: pair for batch in cluster.truth for offset, pair in batch.records()}
-    if (
-        done.epochs_gone
-        and harmed is cluster.leader
-        and cluster.epoch not in {one.epoch for one in cluster.truth}
-    ):
-        found = {
-            n: pair for n, pair in found.items() if n < cluster.committed
-        }  # nobody knows of its election
+    if done.epochs_gone and harmed is cluster.leader and is_election_unknown(cluster):
+        found = {n: pair for n, pair in found.items() if n < cluster.committed}
     assert found.items() <= truth.items()
     whole = {n: pair for n, pair in truth.items() if n < outcome.log_end_offset}
     assert outcome.log_end_offset >= cluster.committed or done.batches
     if not outcome.lost and not any("come back" in note for note in outcome.notes):
         assert folded(found.items()) == folded(whole.items())
+
+
+def is_election_unknown(cluster: Cluster) -> bool:
+    """Whether nothing tells that the leader, whose checkpoint is gone, was elected.
+
+    It has written nothing yet, and knows nothing to be committed that a replica does not have that went on by
+    itself.
+    """
+    if cluster.epoch in {one.epoch for one in cluster.truth}:
+        return False
+    newest = max(one.epoch for each in cluster.replicas for one in each.batches)
+    apart = [
+        one.base
+        for each in cluster.replicas
+        if newest in {one.epoch for one in each.batches}
+        for one in each.batches
+        if one not in cluster.truth
+    ]
+    return min(apart, default=-1) >= cluster.leader.high_watermark
 
 
 def test_the_oldest_epoch_of_a_trimmed_log_contradicts_nothing() -> None:
@@ -176,9 +212,49 @@ def test_a_copy_that_ends_before_all_known_epochs_is_apart() -> None:
     assert not is_apart(winner, history(34, (17, 30, 30)))
 
 
-@pytest.mark.parametrize("seed", [60013, 61002, 62115])
+def written(root: Path, start: int, batches: list[tuple[int, int, int]]) -> Partition:
+    """A copy with batches (first offset, last offset, epoch), whose records tell their epoch."""
+    root.mkdir()
+    log = Log.open(root / str(NAME), LogConfig(), clean=True, topic_id=TOPIC_ID, fs=QUICK)
+    log.truncate_fully_and_start_at(start)
+    for base, last, epoch in batches:
+        records = [Record(b"epoch-%d" % epoch, b"key-%d" % n) for n in range(base, last + 1)]
+        log.append_as_follower(encode_records(records, base_offset=base, leader_epoch=epoch))
+    log.close()
+    return find_partitions(str(root / str(NAME)))[0]
+
+
+@pytest.mark.parametrize("more", [[], [(45, 49, 7)]], ids=["another wins", "it wins"])
+def test_a_gap_before_an_epoch_tells_that_a_copy_had_other_records(
+    tmp_path: Path, more: list[tuple[int, int, int]]
+) -> None:
+    """The leader of epoch 7 was trimmed: it could not tell a follower at which offset epoch 5 began."""
+    cut = written(tmp_path / "cut", 14, [(14, 21, 3), (22, 26, 5), (29, 44, 7), *more])
+    trimmed = written(tmp_path / "trimmed", 29, [(29, 44, 7)])
+    whole = written(tmp_path / "whole", 14, [(14, 21, 3), (22, 24, 3), (25, 28, 3), (29, 44, 7)])
+    for number, copies in enumerate(permutations([cut, trimmed, whole])):
+        target = tmp_path / f"out-{number}" / str(NAME)
+        target.parent.mkdir()
+        outcome = reconcile_partition(QUICK, copies, str(target))
+        values = tidelog.scan(target.parent, columns=["value"]).read_all().column("value").to_pylist()
+        assert values == [b"epoch-3"] * 15 + [b"epoch-7"] * (16 + 5 * len(more))
+        (truncated,) = outcome.truncated
+        assert (truncated.copy, truncated.first_offset, truncated.end_offset) == (cut.url, 22, 27)
+        assert outcome.is_whole
+    outcome = reconcile_partition(QUICK, [cut, trimmed], None)
+    assert [(one.first_offset, one.end_offset) for one in outcome.lost] == [(27, 29)]
+    assert sum(one.records for one in outcome.ranges) == 13 + 16 + 5 * len(more)
+
+
+@pytest.mark.parametrize("seed", [60013, 61002, 62115, 63037, 840082, 850094, 910129])
 def test_found_histories(tmp_path: Path, seed: int) -> None:
     """A replica that went on by itself while the others were trimmed; an epoch that is lost to damage; a
-    batch across the place where a copy leaves the history.
+    batch across the place where a copy leaves the history, and one across the log start of the others, with
+    and without a copy that is whole there; a new leader that others lack an epoch of, lost to damage.
     """
     one_history(tmp_path, seed)
+
+
+def test_committed_records_tell_of_an_election_that_no_file_does(tmp_path: Path) -> None:
+    """The newest epoch that is known is of a replica that went on by itself."""
+    one_compacted_history(tmp_path, 63002)

@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+import tidelog
+from tidelog import Record
 
 PACKAGES = {
     "lz4": "lz4",
@@ -60,6 +64,23 @@ def test_a_missing_package_costs_its_codec_only(package: str) -> None:
 def test_with_none_of_them_the_rest_works() -> None:
     told = without(*PACKAGES)
     assert {codec for codec, answer in told.items() if answer == 20} == {"none", "gzip", "snappy"}
+
+
+def test_a_report_needs_none_of_them_and_counting_keys_names_what_it_needs(tmp_path: Path) -> None:
+    with tidelog.open(tmp_path / "data") as store:
+        store.create_topic("orders")[0].append([Record(b"value", b"key")])
+    script = f"import sys; sys.modules.update(dict.fromkeys({list(PACKAGES)})); sys.argv[0] = 'tidelog'"
+    script += "; from tidelog.cli.main import main; main()"
+
+    def report(*options: str) -> subprocess.CompletedProcess[str]:
+        words = [sys.executable, "-c", script, "report", tmp_path / "data", "--json", *options]
+        return subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+
+    plain = report()
+    assert plain.returncode == 0, plain.stderr
+    assert "orders" in plain.stdout
+    counted = report("--records")
+    assert "counting distinct keys needs the package xxhash" in counted.stderr
 
 
 MEANWHILE = """

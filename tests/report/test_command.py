@@ -28,7 +28,7 @@ def test_another_file_is_not_replaced(tmp_path: Path) -> None:
     target.write_text("<!doctype html>mine")
     answer = run("report", CLEAN, "-o", target)
     assert answer.code == 2
-    assert "is no report" in answer.err
+    assert "is not a report" in answer.err
     assert target.read_text() == "<!doctype html>mine"
     assert "is a directory" in run("report", CLEAN, "-o", tmp_path).err
     assert "make it first" in run("report", CLEAN, "-o", tmp_path / "none" / "x.html").err
@@ -48,4 +48,4 @@ def test_damage_makes_the_exit_code(tmp_path: Path) -> None:
     assert run("report", tmp_path / "data", "--json").code == 0  # headers do not tell of it
     answer = run("report", tmp_path / "data", "--doctor", "-o", tmp_path / "report.html")
     assert answer.code == 1
-    assert "1 partitions are damaged" in answer.out
+    assert "1 partition is damaged" in answer.out

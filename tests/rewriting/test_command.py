@@ -110,7 +110,7 @@ def test_a_root_in_use_or_not_closed_in_order_is_refused(root: Path) -> None:
     metadata = root / "__cluster_metadata-0"
     assert "never rewritten" in run("rewrite", metadata, "--upgrade").err
     (root / ".kafka_cleanshutdown").unlink()
-    assert "was not closed in order" in run(*erase).err
+    assert "was not closed cleanly" in run(*erase).err
     assert run("rewrite", root / "golden-missing", "--erase", "--key", "a").code == 2
 
 

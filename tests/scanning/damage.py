@@ -94,12 +94,44 @@ class DamagedLog:
 
         No checksum covers a base offset: if one is damaged, and all that is around it is, or the log ends
         there, or there are gaps anyway, nothing contradicts it (that offsets grow, and that no intact record
-        is missing, is checked besides). A batch in a damaged one whose header is gone looks like any other.
+        is missing, is checked besides), unless the index does. A batch in a damaged one, or in a stale copy
+        of one, looks like any other if its header is gone.
         """
-        return any(
+        if self.is_indexed_otherwise(fact):
+            return False
+        return self.is_stale(fact) or any(
             (fact[1] == b"forged" and b"forged" in batch.data) or fact[1:] in [own[1:] for own in batch.facts]
             for batch in self.damaged()
         )
+
+    def is_stale(self, fact: Fact) -> bool:
+        """Whether the key is there in bytes from elsewhere."""
+        for segment in self.segments:
+            data, at = segment.data.tobytes(), -1
+            while fact[1] and (at := data.find(fact[1], at + 1)) >= 0:
+                if (segment.was[at : at + len(fact[1])] == FOREIGN).all():
+                    return True
+        return False
+
+    def is_indexed_otherwise(self, fact: Fact) -> bool:
+        """Whether an index entry is at the record's batch, whose offset is damaged, and can be trusted.
+
+        That is if a later entry is right, or if no batch of the file has offsets so far away.
+        """
+        for segment in self.segments:
+            position, indexed, data = 0, [], segment.data.tobytes()
+            for number, batch in enumerate(segment.batches):
+                if number and number % 3 == 0:
+                    indexed.append((position, batch))
+                position += len(batch.data)
+            there = [place for place, batch in indexed if data.startswith(batch.data, place)]
+            for place, batch in indexed:
+                is_it = data.startswith(batch.data[12:], place + 12) and place not in there
+                is_far = abs(fact[0] - batch.offset) > 2 * len(data)
+                is_trusted = is_far or place < max(there, default=0)
+                if is_it and is_trusted and fact[1:] in [own[1:] for own in batch.facts]:
+                    return True
+        return False
 
     def damaged(self) -> Iterator[Batch]:
         """The batches that something happened to."""
@@ -202,7 +234,13 @@ def _insert(log: DamagedLog, dice: random.Random) -> None:
 def _remove(log: DamagedLog, dice: random.Random) -> None:
     segment = dice.choice(log.segments)
     if len(segment.data):
-        segment.replace(*_stretch(segment, dice, 300), np.empty(0, np.uint8))
+        start, stop = _stretch(segment, dice, 300)
+        data = segment.data
+        while (
+            stop < len(data) and data[start] == data[stop]
+        ):  # the same bytes are left: what is before is whole
+            start, stop = start + 1, stop + 1
+        segment.replace(start, stop, np.empty(0, np.uint8))
 
 
 def _stale(log: DamagedLog, dice: random.Random) -> None:

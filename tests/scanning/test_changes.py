@@ -21,6 +21,7 @@ from tidelog.records.schema import Projection
 from tidelog.scanning import plan_scan, run_task
 from tidelog.scanning.losses import Loss
 from tidelog.scanning.salvage import salvage_task
+from tidelog.scanning.tasks import open_view
 from tidelog.storage.lock import RootLock
 from tidelog.testing.builders import LogBuilder
 
@@ -202,6 +203,18 @@ def test_segments_that_were_joined_are_no_damage(tmp_path: Path) -> None:
     logs[1].replace(logs[0])
     with pytest.raises(DataLossError, match="plan it anew"):
         list(run_task(tasks[0], Projection(("offset",))))
+
+
+def test_a_segment_that_was_cut_and_then_joined_with_the_next_is_no_damage(tmp_path: Path) -> None:
+    """Who reads the file as it was cut finds later offsets than were planned when it looks again."""
+    path = LogBuilder(tmp_path / "t-0").records(200).roll().records(200).roll().records(10).close()
+    tasks = plan_scan(path)
+    logs = sorted(path.glob("*.log"))
+    os.truncate(logs[0], logs[0].stat().st_size - 5)
+    view = open_view(tasks[0])
+    logs[1].replace(logs[0])
+    with pytest.raises(DataLossError, match="plan it anew"):
+        list(run_task(tasks[0], Projection(("offset",)), view=view))
 
 
 @pytest.mark.parametrize("batch", [-1, -2, 7])

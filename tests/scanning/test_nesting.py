@@ -14,6 +14,8 @@ from tidelog.log import Log
 from tidelog.records import encode_records
 from tidelog.records.legacy_builder import encode_legacy_records
 from tidelog.scanning.losses import Loss
+from tidelog.storage import LOCAL
+from tidelog.storage.reading import FileReader
 from tidelog.types import Codec
 
 LENGTH, CRC, MAGIC, VALUE = 8, 17, 16, 90
@@ -49,9 +51,10 @@ def harm(log: Path, at: int, mask: int) -> None:
 def found_offsets(log: Path) -> tuple[list[int], list[int]]:
     """What a scan past damage reads, and what a repair keeps."""
     read = tidelog.scan(log.parent, corrupt="skip", columns=["offset"]).read_all()["offset"].to_pylist()
+    reader = FileReader.open(LOCAL, log)
     kept = [
         offset
-        for begin, _, first, end in take_out(memoryview(log.read_bytes()), 0, None)
+        for begin, _, first, end in take_out(LOCAL, str(log), reader, 0, None)
         if begin >= 0 and end is not None
         for offset in range(first, end)
     ]

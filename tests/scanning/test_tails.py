@@ -13,7 +13,7 @@ from tests.scanning.damage import make_log
 from tidelog.errors import TidelogError
 from tidelog.records import Record
 from tidelog.scanning import tails
-from tidelog.scanning.partitions import Partition, hold_roots, list_partitions
+from tidelog.scanning.partitions import Partition, list_partitions, reading_roots_once
 from tidelog.scanning.stability import LogTail, log_tail
 from tidelog.scanning.tails import log_tails
 from tidelog.storage import LOCAL
@@ -133,7 +133,7 @@ def test_what_a_bulk_write_adds_is_unseen_however_many_logs_are_asked(tmp_path: 
     again = list_partitions(tmp_path)
     looks.clear()
     ends = [tail.end_offset for tail in log_tails(again, known)]
-    with hold_roots(again):
+    with reading_roots_once(again):
         write_journal(LOCAL, tmp_path, WriteJournal(2))
         assert [one.published_end(2) for one in again] == [1 if n == 7 else 2 for n in range(20)]
     assert ends == [2] * 20

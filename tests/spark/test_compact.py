@@ -215,12 +215,12 @@ def test_trimming_leaves_what_the_local_command_leaves(spark: SparkSession, tmp_
     assert same_files(tmp_path / "spark", tmp_path / "local")
     with pytest.raises(InvalidInputError, match="no topic 'gone'"):
         tidelog.spark.trim(spark, tmp_path / "spark", topics=["gone"], before_offset=1)
-    with pytest.raises(InvalidInputError, match="one of before_offset and before_ms"):
+    with pytest.raises(InvalidInputError, match="either before_offset or before_ms"):
         tidelog.spark.trim(spark, tmp_path / "spark")
 
 
 def test_trimming_goes_by_what_recovery_leaves(spark: SparkSession, tmp_path: Path) -> None:
-    """A root that was not closed in order is refused; recovery first takes a broken last batch away."""
+    """A root that was not closed cleanly is refused; recovery first takes a broken last batch away."""
     make_old(tmp_path / "root")
     (tmp_path / "root" / ".kafka_cleanshutdown").unlink()
     (tmp_path / "root" / "recovery-point-offset-checkpoint").unlink()

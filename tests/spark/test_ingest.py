@@ -224,7 +224,7 @@ def test_errors_are_ours(spark: SparkSession, tmp_path: Path) -> None:
         tidelog.spark.ingest(spark, frame, tmp_path / "root")
     with pytest.raises(InvalidInputError, match="'t' has 1 partitions; a record names partition 5"):
         tidelog.spark.ingest(spark, frame, tmp_path / "root", topic="t", columns=Columns(partition="5"))
-    with pytest.raises(InvalidInputError, match="no name for an ingest"):
+    with pytest.raises(InvalidInputError, match="not a name for an ingest"):
         tidelog.spark.ingest(
             spark, FileSource("parquet", str(tmp_path)), tmp_path / "root", topic="t", name="../x"
         )

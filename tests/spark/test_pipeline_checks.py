@@ -92,7 +92,7 @@ def test_targets_that_an_export_cannot_go_on_with(tmp_path: Path) -> None:
     [
         ("config: {shoe.size: 43}", "step 1, ingest, config: there is no 'shoe.size'"),
         ("config: {cleanup.policy: squash}", "squash"),
-        ("name: a/b", "'a/b' is no name for an ingest"),
+        ("name: a/b", "'a/b' is not a name for an ingest"),
         ("compression: zip", "must be none or gzip"),
     ],
 )

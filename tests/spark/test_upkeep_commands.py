@@ -164,5 +164,5 @@ def test_what_is_no_root_is_not_made_one(command: str, tmp_path: Path) -> None:
     for master in (ON_SPARK, ()):
         result = CliRunner().invoke(app, [command, str(tmp_path), *options, *master])
         assert result.exit_code == 2
-        assert "no root" in result.stderr or "nor a root" in result.stderr
+        assert "is not the root" in result.stderr or "nor a root" in result.stderr
         assert not list(tmp_path.iterdir())

@@ -12,8 +12,10 @@ import pytest
 from tests.browser import Browser, Tab, require_browser
 from tests.cli.logs import written
 from tests.golden import GOLDEN
+from tidelog.config import LogConfig
 from tidelog.log import Log
 from tidelog.records import Header, Record, encode_records
+from tidelog.testing.builders import LogBuilder
 from tidelog.ui.server import UiServer
 from tidelog.ui.site import Site
 
@@ -131,6 +133,38 @@ def test_records_are_followed_as_they_come(browser: Browser, tmp_path: Path) -> 
             tab.wait(f"document.querySelectorAll('#records-table tbody tr').length === {count}")
         assert offsets(tab) == [0, 1, 2]
         tab.wait("/\\b3 records\\b/.test(document.getElementById('records-state').textContent)")
+        settled(tab, server)
+
+
+def test_integers_above_2_to_the_53_are_exact(browser: Browser, tmp_path: Path) -> None:
+    start, producer, far = (1 << 60) + 1, (1 << 61) + 5, (1 << 62) + 3
+    builder = LogBuilder(tmp_path / "far-0", LogConfig(message_timestamp_after_max_ms=(1 << 63) - 1))
+    builder.log.truncate_fully_and_start_at(start)
+    builder.records(3).transaction(producer, records=1)
+    builder.append([Record(b'{"id":9007199254740993}', key=b"9007199254740993", timestamp=far)]).close()
+    with serve(tmp_path) as server, browser.tab() as tab:
+        tab.open(server.url)
+        choose(tab, "far")
+        put(tab, **{"from": "offset", "where": str(start + 2)})
+        submit(tab)
+        assert offsets(tab) == [start + 2, start + 3, start + 5]
+        tab.run("document.getElementById('records-older').click()")
+        tab.wait("document.querySelectorAll('#records-table tbody tr').length === 5")
+        assert str(far) in tab.run("document.getElementById('records-table').innerText")
+        for where, key in ((str(start + 3), ""), (str(start), "9007199254740993")):
+            put(tab, **{"from": "offset", "where": where, "key": key})
+            submit(tab)
+        assert offsets(tab) == [start + 5]
+        put(tab, **{"from": "since", "where": str(far), "key": ""})
+        submit(tab)
+        assert offsets(tab) == [start + 5]
+        for offset, told in ((start + 3, str(producer)), (start + 5, '"id": 9007199254740993')):
+            tab.open(server.url + f"?topic=far&partition=0&offset={offset}")
+            tab.wait("!document.getElementById('record').hidden")
+            text = tab.run("document.getElementById('record').innerText")
+            assert told in text
+            assert f"--offset {offset} --to-offset {offset + 1}" in text
+            assert f"Record {offset} of far" in text
         settled(tab, server)
 
 

@@ -79,7 +79,7 @@ def test_what_the_options_refuse(root: Path, tmp_path: Path) -> None:
         (("--value-format", "thrift"), "--value-format thrift: choose from"),
         (("--schemas", where), "--schemas, --subject and --registry-option are for"),
         (("--value-format", "avro", "--schemas", where, "--decode", "json"), "leave out --decode"),
-        (("--value-format", "avro", "--schemas", tmp_path / "none"), "no directory of schemas"),
+        (("--value-format", "avro", "--schemas", tmp_path / "none"), "neither a directory of schemas"),
         (("--key-format", "thrift", "--schemas", where), "--key-format thrift: choose from"),
         (("--key-subject", "x"), "--key-subject is for --key-format"),
         (("--key-format", "avro", "--schemas", where, "--subject", "x"), "are for values in"),

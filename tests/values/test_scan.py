@@ -148,7 +148,7 @@ def test_what_is_wrong_is_told_before_anything_is_read(root: Path, tmp_path: Pat
     where = schemas(tmp_path / "schemas", {"5.avsc": FIRST})
     with pytest.raises(InvalidInputError, match="no schema of subject orders-value, nor of ids"):
         tidelog.scan(root, "orders", values=Values("avro", where))
-    with pytest.raises(InvalidInputError, match="no directory of schemas"):
+    with pytest.raises(InvalidInputError, match="neither a directory of schemas"):
         tidelog.scan(root, "orders", values=Values("avro", tmp_path / "none"))
     with pytest.raises(InvalidInputError, match="the format is one of"):
         tidelog.scan(root, "orders", values=Values("thrift", where))

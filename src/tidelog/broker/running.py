@@ -1,9 +1,9 @@
 """Running a broker: in this thread until a signal (`serve`), or in one of its own (`BrokerThread`).
 
-1. The roots are opened, recovered where they were not left in order, as a broker does.
+1. The roots are opened, recovered where they were not closed cleanly, as a broker does.
 2. It listens, and says where.
 3. At SIGTERM or SIGINT it stops: no more connections, the requests under way end, every log is closed, and
-   the roots are marked as left in order. A second signal ends the process at once; the next start recovers.
+   the roots are marked as closed cleanly. A second signal ends the process at once; the next start recovers.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ class BrokerOptions:
     tls: ssl.SSLContext | None = None
     """With it, connections are encrypted."""
     metrics: Endpoint | None = None
-    """Where Prometheus may ask."""
+    """The address of the metrics for Prometheus."""
 
 
 @contextlib.asynccontextmanager
 async def running(options: BrokerOptions) -> AsyncIterator[Server]:
-    """A broker that serves until the block ends; then its roots are closed in order."""
+    """A broker that serves until the block ends; then its roots are closed cleanly."""
     settings = Settings.from_properties(options.properties)
     catalog, store = await asyncio.get_running_loop().run_in_executor(None, _open, options)
     try:
@@ -129,7 +129,7 @@ async def _serve(options: BrokerOptions, ready: Callable[[Server], None]) -> Non
         heard += 1
         stop.set()
         if heard > 1:
-            _logger.warning("stopped at once: the roots were not closed in order")
+            _logger.warning("stopped at once: the roots were not closed cleanly")
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             signal.raise_signal(signal.SIGTERM)
 

@@ -90,7 +90,7 @@ class Server:
         self.endpoints: list[Endpoint] = []
         """Where it listens, once it does."""
         self.metrics_endpoint: Endpoint | None = None
-        """Where Prometheus may ask."""
+        """The address of the metrics for Prometheus."""
 
     async def __aenter__(self) -> Self:
         """Listen."""

@@ -1,4 +1,4 @@
-"""What a broker is told at its start, under Kafka's own keys.
+"""A broker's configuration at its start, under Kafka's keys.
 
 Keys of logs and topics go to the store (`manager.brokerconfig`); these are a server's own. A key that neither
 knows is refused if it looks like a slip, and ignored if it belongs to a part of Kafka that is not here.
@@ -50,7 +50,7 @@ def parse_endpoint(text: str, default_port: int = 9092) -> Endpoint:
         host, closed, rest = plain[1:].partition("]")
         port = rest[1:] if rest.startswith(":") else rest
         if not closed or (rest and not rest.startswith(":")):
-            raise ConfigError(f"{text!r} is no address; write host:port or [address]:port")
+            raise ConfigError(f"{text!r} is not an address: write host:port or [address]:port")
     else:
         host, _, port = plain.rpartition(":") if ":" in plain else (plain, "", "")
     if port and not (port.isascii() and port.isdigit() and int(port) <= 65535):

@@ -1,9 +1,9 @@
-"""What becomes of old data: pure plans, and thin executors that go through the log.
+"""Retention and compaction: pure plans, and thin executors that change the log.
 
 retention   whole segments that are too old, too many, or below the log start
 cleaner     compaction: of each key the last value stays (docs/compaction.md); its parts are
-            offset_map, mapping (first pass), grouping, aborted, filtering, rewriting, groups (second pass);
-            rounds: one round of both passes, run by this process or by tasks
+            offset_map, mapping (first pass), grouping, aborted, filtering, rewriting, cleaned, groups (second
+            pass); rounds: one round of both passes, run by this process or by tasks
 """
 
 from __future__ import annotations

@@ -135,7 +135,7 @@ def clean_round(
 
 def _one_round(log: Log, passes: Passes, start: int, upper_bound: int, now_ms: int) -> CleanReport:
     if start < 0:
-        raise InvalidInputError(f"{start} is no offset to begin to clean at")
+        raise InvalidInputError(f"{start} is not an offset to start cleaning at")
     began = time.perf_counter()
     end = _segment_start(log, upper_bound)
     before = log.segments

@@ -76,15 +76,16 @@ def batch_flags(
 ) -> Flags:
     """The marks of each batch. `gone` are aborted data and markers without data (`aborted`)."""
     control = table.is_control
-    due = table.has_delete_horizon & (table.base_timestamp <= rules.now_ms)
-    discard = gone & (~control | due)
     retain = rules.producers.has_last(table) | (table.last_offset + 1 == rules.upper_bound)
     flags = np.zeros(len(table), dtype=np.uint8)
-    flags[discard & ~retain] |= _DELETE
-    flags[retain] |= _RETAIN_EMPTY
-    flags[discard] |= _DISCARD
-    flags[control] |= _KEEP_ALL
-    flags[control & gone] |= _MARKER
+    flags[retain] = _RETAIN_EMPTY
     if keep_legacy_deletes:
         flags |= _LEGACY_DELETES
+    if control.any() or gone.any():
+        due = table.has_delete_horizon & (table.base_timestamp <= rules.now_ms)
+        discard = gone & (~control | due)
+        flags[discard & ~retain] |= _DELETE
+        flags[discard] |= _DISCARD
+        flags[control] |= _KEEP_ALL
+        flags[control & gone] |= _MARKER
     return flags

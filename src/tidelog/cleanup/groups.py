@@ -7,19 +7,18 @@ tombstones of magic 0 and 1 are judged. Of a lone segment of which everything st
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from tidelog.cleanup.aborted import CleanedTransactions
+from tidelog.cleanup.cleaned import Cleaned
 from tidelog.cleanup.filtering import BatchRules
 from tidelog.cleanup.offset_map import KeyOffsets
 from tidelog.cleanup.rewriting import Rewriter, RewriteStats
 from tidelog.cleanup.segment_bounds import Bounded
 from tidelog.config import LogConfig
-from tidelog.segment import ActiveSegment, SealedSegment, Segment
+from tidelog.segment import SealedSegment
 from tidelog.storage import Directory
-from tidelog.storage.names import MAPPED_INDEXES, SEGMENT_FILES, FileKind, Transient, format_segment_file
 
 __all__ = ["GroupRules", "Rewritten", "rewrite_group"]
 
@@ -57,15 +56,7 @@ def rewrite_group(
     the bytes, IndexOffsetOverflowError where offsets reach too far, and what the step raises: then nothing
     is left behind.
     """
-    base_offset, last = group[0].segment.base_offset, group[-1].segment
-    _remove(into, base_offset)
-    cleaned = ActiveSegment.create(
-        into,
-        base_offset,
-        rules.config,
-        clock=lambda: rules.batches.now_ms,
-        transient=Transient.CLEANED,
-    )
+    cleaned = Cleaned(group, rules.config, rules.batches.now_ms, into)
     try:
         rewriter = Rewriter(keys, rules.batches, cleaned.append, step)
         for one in group:
@@ -76,43 +67,9 @@ def rewrite_group(
                 offsets=one.offsets,
                 source=one.segment.path,
             )
-        for txn in transactions.take_kept():
-            cleaned.txn_index.append(txn)
-        sealed = cleaned.seal()
-        if len(group) == 1 and rewriter.stats.changed_nothing and _same_indexes(sealed, last):
-            sealed.delete()
-            return Rewritten(None, rewriter.stats)
-        _finish(sealed, last.mtime_ms)
+        stats = rewriter.stats
+        sealed = cleaned.finish(transactions.take_kept(), changed=not stats.changed_nothing)
     except BaseException:
-        with suppress(OSError):
-            cleaned.abandon()
-            _remove(into, base_offset)
+        cleaned.abandon()
         raise
-    return Rewritten(sealed, rewriter.stats)
-
-
-def _remove(directory: Directory, base_offset: int) -> None:
-    for kind in SEGMENT_FILES:
-        directory.unlink(format_segment_file(base_offset, kind, Transient.CLEANED))
-
-
-def _finish(sealed: SealedSegment, mtime_ms: int) -> None:
-    """Bring the segment to the disk, with the time of the files that it stands for."""
-    sealed.flush()
-    directory = sealed.directory
-    with directory.lock:
-        for kind in (FileKind.LOG, *MAPPED_INDEXES):
-            name = format_segment_file(sealed.base_offset, kind, Transient.CLEANED)
-            directory.fs.set_mtime(directory.file(name), mtime_ms)
-
-
-def _same_indexes(cleaned: Segment, old: Segment) -> bool:
-    """Whether the indexes of a segment whose batches are the old one's have as many entries, too."""
-    try:
-        return (
-            cleaned.offset_index.entries == old.offset_index.entries
-            and cleaned.time_index.entries == old.time_index.entries
-            and cleaned.txn_index.all_aborted_txns() == old.txn_index.all_aborted_txns()
-        )
-    except FileNotFoundError:
-        return False
+    return Rewritten(sealed, stats)

@@ -32,8 +32,8 @@ SLOT_BYTES = 24
 
 _FIRST_SLOTS = 1 << 13
 _HEADER = struct.Struct("<8s16sqqq")  # magic, hash key, slots, latest offset, entries
-_MAGIC = b"tlkeys\x00\x01"
-_FROZEN_MAGIC = b"tlslots\x01"
+_MAGIC = b"tlkeys\x00\x02"
+_FROZEN_MAGIC = b"tlslots\x02"
 _CHUNK_SLOTS = 1 << 15
 
 
@@ -109,13 +109,8 @@ class OffsetMap:
         slots = kernel.slots
         while slots < kernel.capacity and slots // 2 - kernel.size < entries:
             slots = min(2 * slots, kernel.capacity)
-        if slots == kernel.slots:
-            return
-        used = self._table[: kernel.slots]
-        kept = used[used[:, 2] != 0]
-        kernel.clear()
-        kernel.resize(slots)
-        kernel.add_all(kept, self.max_entries)
+        if slots != kernel.slots:
+            kernel.grow(slots, np.empty((kernel.size + 1, 3), dtype=np.int64))
 
     def get(self, key: Buffer) -> int:
         """The last offset of a key, -1 for none."""
@@ -187,7 +182,7 @@ class FrozenMap:
     def __init__(self, data: Buffer) -> None:
         hash_key, slots, self.latest_offset, entries, table = _unpack(data, _FROZEN_MAGIC)
         if len(table) != slots or entries >= slots:
-            raise InvalidInputError("these bytes are no frozen offset map")
+            raise InvalidInputError("these bytes are not a frozen offset map")
         self.kernel = KeyMap(table, *struct.unpack("<QQ", hash_key))
 
 
@@ -199,12 +194,12 @@ def _unpack(data: Buffer, magic: bytes = _MAGIC) -> tuple[bytes, int, int, int, 
     found, hash_key, slots, latest, entries = _HEADER.unpack_from(view)
     body = view[_HEADER.size :]
     if found != magic or len(body) % SLOT_BYTES or not 0 <= entries < slots:
-        raise InvalidInputError("these bytes are no offset map")
+        raise InvalidInputError("these bytes are not an offset map")
     return hash_key, slots, latest, entries, np.frombuffer(body, dtype=np.int64).reshape(-1, 3)
 
 
 def _entries(data: Buffer) -> tuple[bytes, int, int, npt.NDArray[np.int64]]:
     hash_key, slots, latest, count, entries = _unpack(data)
     if len(entries) != count:
-        raise InvalidInputError("these bytes are no offset map")
+        raise InvalidInputError("these bytes are not an offset map")
     return hash_key, slots, latest, entries

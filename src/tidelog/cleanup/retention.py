@@ -24,15 +24,15 @@ from tidelog.types import TimestampOffset
 
 __all__ = [
     "Deletion",
+    "RetainableSegment",
     "RetentionPlan",
     "RetentionReason",
-    "SegmentFacts",
     "apply_retention",
     "plan_retention",
 ]
 
 
-class SegmentFacts(Protocol):
+class RetainableSegment(Protocol):
     """What is asked of a segment, and only while a pass gets that far."""
 
     @property
@@ -90,12 +90,12 @@ class RetentionPlan:
         return sum(deletion.size for deletion in self.deletions)
 
 
-_Verdict = Callable[[SegmentFacts, SegmentFacts | None], tuple[str | None, str]]
+_Verdict = Callable[[RetainableSegment, RetainableSegment | None], tuple[str | None, str]]
 """Of a segment and the next one: why it goes (or None), and why it stays."""
 
 
 def plan_retention(
-    segments: Sequence[SegmentFacts],
+    segments: Sequence[RetainableSegment],
     config: LogConfig,
     *,
     log_start_offset: int,
@@ -116,7 +116,9 @@ def plan_retention(
 
 
 class _Planner:
-    def __init__(self, left: list[SegmentFacts], log_start: int, high_watermark: int, log_end: int) -> None:
+    def __init__(
+        self, left: list[RetainableSegment], log_start: int, high_watermark: int, log_end: int
+    ) -> None:
         self.left = left
         self._log_start = log_start
         self._high_watermark = high_watermark
@@ -150,7 +152,7 @@ class _Planner:
 
 
 def _below_log_start(log_start: int) -> _Verdict:
-    def verdict(segment: SegmentFacts, following: SegmentFacts | None) -> tuple[str | None, str]:
+    def verdict(segment: RetainableSegment, following: RetainableSegment | None) -> tuple[str | None, str]:
         if following is not None and following.base_offset <= log_start:
             return f"ends at {following.base_offset}, the log starts at {log_start}", ""
         return None, f"it holds offsets from the log start {log_start} on"
@@ -161,7 +163,7 @@ def _below_log_start(log_start: int) -> _Verdict:
 def _above_size(size: int, retention_bytes: int) -> _Verdict:
     left = size
 
-    def verdict(segment: SegmentFacts, following: SegmentFacts | None) -> tuple[str | None, str]:
+    def verdict(segment: RetainableSegment, following: RetainableSegment | None) -> tuple[str | None, str]:
         nonlocal left
         after = left - segment.size
         if after < retention_bytes:
@@ -173,7 +175,7 @@ def _above_size(size: int, retention_bytes: int) -> _Verdict:
 
 
 def _too_old(now_ms: int, retention_ms: int) -> _Verdict:
-    def verdict(segment: SegmentFacts, following: SegmentFacts | None) -> tuple[str | None, str]:
+    def verdict(segment: RetainableSegment, following: RetainableSegment | None) -> tuple[str | None, str]:
         age = now_ms - segment.largest_timestamp
         if age > retention_ms:
             of = (

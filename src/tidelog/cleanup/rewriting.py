@@ -28,7 +28,8 @@ from tidelog.records.faults import Fault
 
 __all__ = ["RewriteStats", "Rewriter"]
 
-Sink = Callable[[memoryview, BatchTable], None]
+Sink = Callable[[memoryview, BatchTable, bool], None]
+"""Takes batches that stay, their table, and whether any batch was changed or dropped so far."""
 
 _OUT_BYTES = 2 << 20
 _KEEP_RECORDS = 1 << 16
@@ -81,7 +82,7 @@ class Rewriter:
         self._filter = Filter(offset_map.kernel, offset_map.latest_offset, rules.now_ms, horizon)
         self._out = np.empty(_OUT_BYTES, dtype=np.uint8)
         self._keep = np.empty((_KEEP_RECORDS, 4), dtype=np.int64)
-        self._rows = np.empty((MAX_RUN, 16), dtype=np.int64)
+        self._rows = np.empty((MAX_RUN, Column.WIDTH), dtype=np.int64)
         self._filter.give(self._out, self._keep, self._rows)
         self._size_read = 0
         self._size_written = 0
@@ -187,7 +188,7 @@ class Rewriter:
         if made:
             rows = self._rows[:made]
             data = self._out.data[:used] if not self._filter.unsealed else _compressed(self._out.data, rows)
-            self._sink(data, BatchTable(rows))
+            self._sink(data, BatchTable(rows), not self.stats.changed_nothing)
             self._size_written += len(data)
             self._tell(len(data))
         self._filter.clear()

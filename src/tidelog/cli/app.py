@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import click
 
 from tidelog import __version__
-from tidelog.cli.declare import Command, Context, Exit, Option, make_parameters
+from tidelog.cli.declare import Argument, Command, Context, Exit, Option, make_parameters
 from tidelog.cli.errors import explain
 from tidelog.cli.names import COMMANDS, TASKS
 from tidelog.errors import TidelogError
@@ -28,8 +28,11 @@ __all__ = [
     "Force",
     "Json",
     "OnSpark",
+    "RootOrPartition",
+    "RootPath",
     "ServerProperties",
     "app",
+    "config_override",
     "report",
 ]
 
@@ -105,14 +108,19 @@ def _show_version(ctx: Context, value: bool) -> None:
         raise Exit
 
 
+RootPath = Annotated[Path, Argument(help="A root (log.dirs).")]
+RootOrPartition = Annotated[Path, Argument(help="A root (log.dirs) or one partition's directory.")]
 Debug = Annotated[bool, Option("--debug", help="Show the traceback of an error.", callback=_set_debug)]
 Json = Annotated[bool, Option("--json", help="Print JSON lines.")]
 OnSpark = Annotated[
-    str | None,
-    Option(
-        "--spark", metavar="MASTER", help="Run on this Spark master, such as 'local[*]'.", show_default=False
-    ),
+    str | None, Option("--spark", metavar="MASTER", help="Run on this Spark master, such as 'local[*]'.")
 ]
+
+
+def config_override(example: str) -> Option:
+    """The option `--config`, where it overrides the topic configs in the metadata."""
+    help = f"A topic config to use instead of the metadata's, such as {example}."
+    return Option("--config", metavar="KEY=VALUE", help=help)
 
 
 ServerProperties = Annotated[
@@ -121,7 +129,6 @@ ServerProperties = Annotated[
         "--server-properties",
         metavar="FILE",
         help="The broker's server.properties, for its topic defaults and log.dirs.",
-        show_default=False,
     ),
 ]
 Adopt = Annotated[bool, Option("--adopt", help="Register partitions that the root's metadata does not know.")]

@@ -58,7 +58,6 @@ class Argument:
 
     help: str | None = None
     metavar: str | None = None
-    show_default: bool | str = True
 
 
 class _Argument(click.Argument):

@@ -28,7 +28,7 @@ TASKS: Mapping[str, Mapping[str, str]] = {
         "dump": "Print files of every kind, as kafka-dump-log.",
     },
     "Check and repair": {
-        "doctor": "Say what a stock Kafka makes of these disks.",
+        "doctor": "Say what stock Kafka would do with these disks.",
         "fix": "Plan, apply and undo repairs.",
         "verify": "Check every file; change nothing.",
         "recover": "Recover logs after a crash, as Kafka does.",
@@ -47,8 +47,8 @@ TASKS: Mapping[str, Mapping[str, str]] = {
         "rewrite": "Erase, redact, recompress; offsets stay.",
     },
     "Move data": {
-        "export": "Topics to Parquet, Delta or Iceberg.",
-        "ingest": "Files or tables to topics, exactly once.",
+        "export": "Export topics to Parquet, Delta or Iceberg.",
+        "ingest": "Write files or tables to topics, exactly once.",
         "pipeline": "Run ingest, compact, export and other steps.",
         "copy": "Copy a partition, as a follower does.",
         "move": "Move a partition between roots of one node.",

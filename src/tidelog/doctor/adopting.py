@@ -37,7 +37,7 @@ from tidelog.manager.metadata.registration import Place, Registration
 from tidelog.manager.metadata.registry import Registry
 from tidelog.manager.reconciling.outcome import Outcome
 from tidelog.manager.reconciling.rooting import Job, Sources, find_sources, run_job, staged_directory
-from tidelog.manager.store.survey import find_unknown
+from tidelog.manager.store.directories import find_unknown
 from tidelog.storage import FileSystem, atomic_write, read_file
 from tidelog.storage.lock import LOCK_FILE, holder_of
 from tidelog.storage.metadata import MetaProperties, format_id, random_id, read_partition_metadata
@@ -159,12 +159,12 @@ def _missing(topic: str, numbers: Sequence[int], paths: Sequence[str], *, fill: 
         told = [*map(str, islice(found, _MOST_TOLD)), *([f"{count} in all,"] if count > _MOST_TOLD else [])]
         raise InvalidInputError(
             f"partitions {', '.join(told)} of {topic} are not under {', '.join(paths)}: name "
-            "the disks that have them too, or let them be made empty (--fill)"
+            "the disks that have them too, or create them empty (--fill)"
         )
     if count > _MOST_FILLED:
         raise InvalidInputError(
-            f"{count} partitions of {topic} below {max(numbers)} would have to be made empty: look at the "
-            f"directory {topic}-{max(numbers)}, and leave it out if it is not of this topic"
+            f"{count} partitions of {topic} below {max(numbers)} would have to be created empty: look at the "
+            f"directory {topic}-{max(numbers)}, and leave it out if it does not belong to this topic"
         )
     return tuple(found)
 
@@ -197,7 +197,7 @@ def _check_target(fs: FileSystem, roots: Sequence[str], name: str, topic_id: uui
                 )
     is_new = root not in there or look_at(fs, root).meta is None
     if is_new and root in there and any(entry.name != LOCK_FILE for entry in fs.list(root)):
-        raise InvalidInputError(f"{root} is no root of a broker or store (it has no meta.properties)")
+        raise InvalidInputError(f"{root} is not the root of a broker or store (it has no meta.properties)")
     if _known_identity(fs, there) is not None:
         _check_metadata(fs, there, name, topic_id)
 

@@ -57,8 +57,8 @@ def _check_roots(fs: FileSystem, roots: Sequence[str]) -> None:
     for root in roots:
         if not is_disk(fs, root):
             raise InvalidInputError(
-                f"{root} is no disk of a broker: it has no meta.properties, no checkpoint and no partition "
-                "with a log. Name a directory of log.dirs"
+                f"{root} is not a disk of a broker: it has no meta.properties, no checkpoint and no "
+                "partition with a log. Name a directory of log.dirs"
             )
 
 
@@ -75,7 +75,7 @@ def load_plan(data: bytes, source: str) -> Mapping[str, Any]:
             return found
     except (ValueError, KeyError, RecursionError):
         pass
-    raise InvalidInputError(f"{source} is no plan that tidelog fix has saved")
+    raise InvalidInputError(f"{source} is not a plan that tidelog fix has saved")
 
 
 @contextmanager
@@ -113,7 +113,7 @@ def apply_plan(
             empty(fs, run) if run.state is RunState.EMPTYING else undo(fs, run)
         plan = make_plan(fs, roots, config=config, now_ms=now_ms, advance=advance)
         if saved is not None and digest_of(saved_plan(fs, plan, now_ms)) != digest_of(saved):
-            raise LogError("the files or their names have changed since the plan was saved: plan anew")
+            raise LogError("the files or their names have changed since the plan was saved: make a new plan")
         name = new_run()
         done = []
         for root in roots:

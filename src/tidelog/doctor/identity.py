@@ -102,7 +102,7 @@ def _unassigned(broker: Broker, disk: Disk) -> Iterator[Finding]:
         f"{disk.path}/{META_PROPERTIES_FILE}",
         f"the metadata assigns {lost.total()} partitions that lie here to directory id {told}, "
         "which no disk has",
-        "it takes them for offline: nobody leads those that have no other replica",
+        "it treats them as offline: those without another replica have no leader",
         "name all disks of the broker; if these are all, write that id into the line directory.id",
     )
 

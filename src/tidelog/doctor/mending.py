@@ -1,12 +1,13 @@
 """How the files of one partition would be when they are in order: worked out on a rehearsal, nothing changes.
 
-1. Loading, as a broker would do it: leftovers are finished or removed, and past the recovery point the log is
+1. A replacement (`.swap`) that is damaged is removed if the segments that it replaces are still there.
+2. Loading, as a broker would do it: leftovers are finished or removed, and past the recovery point the log is
    cut at its first bad batch. Where loading fails, the next step starts from the files as they are.
-2. Bad bytes that are left in a log (below the recovery point, where no broker looks) are taken out: every
-   batch whose checksum holds stays, with its offsets.
-3. If something is still wrong (indexes, snapshots, leader epochs), the log is recovered from its start:
+3. Bad bytes that are left in a log (below the recovery point, where no broker looks) are taken out: every
+   batch that reading past damage finds stays, with its offsets.
+4. If something is still wrong (indexes, snapshots, leader epochs), the log is recovered from its start:
    nothing is cut any more, and every such file is made from the batches.
-4. The result is verified.
+5. The result is verified.
 """
 
 from __future__ import annotations
@@ -14,31 +15,30 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from tidelog.config import LogConfig
 from tidelog.doctor.changes import Change, find_changes
 from tidelog.doctor.disks import refuses_checkpoint
 from tidelog.doctor.forecast import Start
-from tidelog.errors import ChecksumError, TidelogError
+from tidelog.errors import CorruptRecordError, TidelogError
 from tidelog.layout.partitions import list_partition
 from tidelog.manager.upkeep.rehearsal import Rehearsal
 from tidelog.manager.verification import Finding, Kind, verify_partition
-from tidelog.records.batches import BatchTable, scan_batches
-from tidelog.records.finding import find_batch
-from tidelog.records.nesting import HEAD_BYTES, is_nested
+from tidelog.records.windows import read_windows
+from tidelog.scanning.soundness import Gap, Sound, survey_segment
+from tidelog.scanning.tasks import NO_END
+from tidelog.scanning.witness import index_bytes
 from tidelog.storage import FileSystem, atomic_write, read_file
 from tidelog.storage.names import (
     LEADER_EPOCH_FILE,
     PARTITION_METADATA_FILE,
     FileKind,
+    Transient,
+    format_segment_file,
     parse_segment_file,
 )
+from tidelog.storage.reading import FileReader
 
-__all__ = ["Loss", "Mended", "mend_partition", "take_out"]
-
-_ANY_OFFSET = 2**63 - 1
-_LENGTH_AT, _OVERHEAD = 8, 12
+__all__ = ["Loss", "Mended", "damaged_swaps", "mend_partition", "take_out"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +77,22 @@ def mend_partition(fs: FileSystem, path: str, config: LogConfig, start: Start) -
     found = Mended()
     rehearsal = Rehearsal(fs, follows_links=True)
     try:
-        if not _load(rehearsal, path, config, start, found):
+        _drop_damaged_swaps(rehearsal, path)
+        why = _load(rehearsal, path, config, start, found)
+        if why is not None:
             rehearsal.close()
             rehearsal = Rehearsal(fs, follows_links=True)
+            _drop_damaged_swaps(rehearsal, path)
         _clear(rehearsal, path)
         _take_out_damage(rehearsal, path, found)
         if _damage(rehearsal, path):
             _drop_unsound(rehearsal, path)
-            _load(rehearsal, path, config, replace(start, clean=False, recovery_point=0), found)
+            why = _load(rehearsal, path, config, replace(start, clean=False, recovery_point=0), found)
+        elif why is not None:
+            why = _load(rehearsal, path, config, start, found)
         found.left = _damage(rehearsal, path)
         found.changes = tuple(find_changes(fs, rehearsal))
+        found.error = why
     except (OSError, TidelogError) as error:
         found.error = str(error)
     finally:
@@ -94,13 +100,45 @@ def mend_partition(fs: FileSystem, path: str, config: LogConfig, start: Start) -
     return found
 
 
-def _load(rehearsal: Rehearsal, path: str, config: LogConfig, start: Start, found: Mended) -> bool:
+def _load(rehearsal: Rehearsal, path: str, config: LogConfig, start: Start, found: Mended) -> str | None:
+    """Load the log; why it cannot be loaded."""
     try:
         with start.open(rehearsal, path, config) as log:
             found.log_start_offset, found.log_end_offset = log.log_start_offset, log.log_end_offset
-        return True
-    except (OSError, TidelogError):
-        return False
+        return None
+    except (OSError, TidelogError) as error:
+        return str(error)
+
+
+def damaged_swaps(fs: FileSystem, path: str) -> list[tuple[str, CorruptRecordError]]:
+    """The `.swap` logs of a partition that are damaged, while the segments that they replace are still there.
+
+    A broker puts them in place all the same.
+    """
+    names = [entry.name for entry in fs.list(path) if not entry.is_directory]
+    logs = [file for file in map(parse_segment_file, names) if file and file.kind is FileKind.LOG]
+    swaps = [file for file in logs if file.transient is Transient.SWAP]
+    lowest = min((file.offset for file in swaps), default=-1)
+    if not any(file.transient is Transient.NONE and file.offset == lowest for file in logs):
+        return []
+    found = []
+    for file in swaps:
+        name = f"{path}/{format_segment_file(file.offset, FileKind.LOG, Transient.SWAP)}"
+        reader = FileReader.open(fs, name)
+        try:
+            for _ in read_windows(reader, 0, reader.size, check_crc=True, name=name):
+                pass
+        except CorruptRecordError as error:
+            found.append((name, error))
+    return found
+
+
+def _drop_damaged_swaps(rehearsal: Rehearsal, path: str) -> None:
+    """Remove a replacement that is damaged: what it was to replace is still there."""
+    if damaged_swaps(rehearsal, path):
+        for entry in rehearsal.list(path):
+            if not entry.is_directory and entry.name.endswith(Transient.SWAP.value):
+                rehearsal.unlink(f"{path}/{entry.name}")
 
 
 def _clear(rehearsal: Rehearsal, path: str) -> None:
@@ -135,94 +173,36 @@ def _take_out_damage(rehearsal: Rehearsal, path: str, found: Mended) -> None:
     for file in logs:
         base = int(file.rpartition("/")[2].partition(".")[0])
         next_base = next((one for one in bases if one > base), None)
-        data = memoryview(read_file(rehearsal, file))
-        kept, end = [], 0
-        for begin, end, first, last in take_out(data, base, next_base):
+        source = FileReader.open(rehearsal, file)
+        kept = []
+        for begin, end, first, last in take_out(rehearsal, file, source, base, next_base):
             if begin < 0:  # what is not kept
                 found.losses.append(Loss(file, end, -begin, first, last))
             else:
-                kept.append(data[begin:end])
+                kept.append(bytes(source.read(begin, end - begin)))
         atomic_write(rehearsal, file, b"".join(kept))
 
 
 def take_out(
-    data: memoryview, base_offset: int, next_base: int | None
+    fs: FileSystem, file: str, source: FileReader, base_offset: int, next_base: int | None
 ) -> Iterator[tuple[int, int, int, int | None]]:
     """The sound runs of a log as (begin, end, first offset, end offset), and between them what is not sound
     as (-size, position, first offset that may be missing, the first that is there again).
 
-    A batch counts if its checksum holds, and its offsets follow the one before and stay below the next
-    segment.
+    They are those that reading past damage finds (`scanning.soundness`).
     """
-    limit = _ANY_OFFSET if next_base is None else next_base
-    position, expected = 0, base_offset
-    bad: int | None = None
-    while position < len(data):
-        scan = scan_batches(data, start=position)
-        table = scan.table[: _good(scan.table, expected, limit)]
-        if len(table):
-            if bad is not None:
-                yield bad - position, bad, expected, int(table.base_offset[0])
-                bad = None
-            begin, position = position, table.end
-            first, expected = int(table.base_offset[0]), int(table.last_offset[-1]) + 1
-            yield begin, position, first, expected
-            if len(table) == len(scan.table) and scan.fault is None:
-                continue
-        bad = position if bad is None else bad
-        if len(table) < len(scan.table):  # sound, but not of this log
-            position = int(scan.table[len(table) : len(table) + 1].end)
-            continue
-        if scan.fault is None and scan.end <= position:
-            break
-        position = _resume(data, position, scan.fault, expected, limit)
-    if bad is not None:
-        yield bad - len(data), bad, expected, next_base
-
-
-def _good(table: BatchTable, expected: int, limit: int) -> int:
-    """How many batches from the first on have offsets that follow."""
-    if not len(table):
-        return 0
-    before = np.concatenate(([expected - 1], table.last_offset[:-1]))
-    v2 = table.magic == 2
-    wrong = (
-        ((table.base_offset <= before) & v2) | (table.last_offset <= before) | (table.last_offset >= limit)
+    index = file.removesuffix(FileKind.LOG.value) + FileKind.OFFSET_INDEX.value
+    survey = survey_segment(
+        source,
+        source.size,
+        floor=base_offset,
+        limit=NO_END if next_base is None else next_base,
+        is_last=next_base is None,
+        index=index_bytes(lambda: read_file(fs, index)),
     )
-    found = np.flatnonzero(wrong)
-    return int(found[0]) if len(found) else len(table)
-
-
-def _resume(data: memoryview, position: int, fault: Exception | None, expected: int, limit: int) -> int:
-    """Where the next batch may begin: behind the bad one where its length is right, else the next found."""
-    if isinstance(fault, ChecksumError) and position + _OVERHEAD <= len(data):
-        length = int.from_bytes(data[position + _LENGTH_AT : position + _OVERHEAD], "big", signed=True)
-        after = position + _OVERHEAD + length
-        if length > 0 and after == len(data):
-            return after
-        if length > 0 and after < len(data):
-            scan = scan_batches(data, start=after, max_batches=1)
-            if len(scan.table) and expected <= int(scan.table.base_offset[0]) < limit:
-                return after
-    found = find_batch(data, position + 1, len(data), range(expected, limit))
-    while found is not None:
-        chain = scan_batches(data, start=found).table
-        if not is_nested(
-            lambda at: bytes(data[at : at + HEAD_BYTES]),
-            position,
-            range(found, chain.end),
-            expected,
-            range(int(chain.base_offset[0]), int(chain.last_offset[-1]) + 1),
-            lambda at: _goes_on(data, at, range(expected, limit)),
-        ):
-            return found
-        found = find_batch(data, chain.end, len(data), range(expected, limit))
-    return len(data)
-
-
-def _goes_on(data: memoryview, position: int, offsets: range) -> bool:
-    """Whether the log ends at a position, or a sound batch of it begins there."""
-    if position >= len(data):
-        return position == len(data)
-    table = scan_batches(data, start=position, max_batches=1).table
-    return bool(len(table)) and int(table.base_offset[0]) in offsets
+    pieces: list[Sound | Gap] = sorted((*survey.sound, *survey.gaps), key=lambda piece: piece.start)
+    for one in pieces:
+        if isinstance(one, Gap):
+            yield one.start - one.end, one.start, one.first_offset, one.end_offset
+        else:
+            yield one.start, one.end, one.first_offset, one.last_offset + 1

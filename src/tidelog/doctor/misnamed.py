@@ -36,8 +36,8 @@ def examine_names(fs: FileSystem, path: str) -> Iterator[Finding]:
                 Severity.FATAL,
                 Kind.SEGMENTS,
                 f"{path}/{entry.name}",
-                "a file with a suffix of Kafka's, whose name is no offset",
-                "it stops: it takes the name for a number",
+                "a file with one of Kafka's suffixes, whose name is not an offset",
+                "it stops: it parses the name as a number",
                 _ADVICE,
             )
         elif entry.name.endswith(FileKind.LOG.value):
@@ -45,7 +45,7 @@ def examine_names(fs: FileSystem, path: str) -> Iterator[Finding]:
                 Severity.DAMAGE,
                 Kind.SEGMENTS,
                 f"{path}/{entry.name}",
-                "a log whose name has not 20 digits",
-                f"it makes an empty segment {int(offset):020d}.log, and never reads this",
+                "a log whose name does not have 20 digits",
+                f"it creates an empty segment {int(offset):020d}.log, and never reads this",
                 _ADVICE,
             )

@@ -16,14 +16,14 @@ from tidelog.doctor.changes import Change, ChangeKind
 from tidelog.doctor.disks import PartitionDirectory, refuses_checkpoint
 from tidelog.doctor.findings import Finding, Kind, PartitionVerdict, Severity
 from tidelog.doctor.forecast import Forecast, Start, forecast_load
-from tidelog.doctor.mending import take_out
+from tidelog.doctor.mending import damaged_swaps, take_out
 from tidelog.doctor.misnamed import examine_names
 from tidelog.errors import TidelogError
 from tidelog.layout.partitions import list_partition
 from tidelog.manager.verification import Finding as Verified
 from tidelog.manager.verification import Kind as VerifiedKind
 from tidelog.manager.verification import verify_partition
-from tidelog.storage import FileSystem, read_file
+from tidelog.storage import FileSystem
 from tidelog.storage.names import (
     CLUSTER_METADATA_TOPIC,
     INDEX_FILES,
@@ -35,6 +35,7 @@ from tidelog.storage.names import (
     parse_partition_directory,
     parse_segment_file,
 )
+from tidelog.storage.reading import FileReader
 
 __all__ = ["Examined", "examine_partition"]
 
@@ -81,7 +82,7 @@ def examine_partition(
     last = f"{path}/{logs[-1].base_offset:020d}." if logs else path
     verdict.findings += [*fatal, *(one for one in names if one not in fatal)]
     if not fatal:
-        verdict.findings += _losses(path, forecast, start, facts.segments)
+        verdict.findings += [*_losses(path, forecast, start, facts.segments), *_replaced(fs, path)]
     for one in _exact(fs, facts.findings, changed, [each.base_offset for each in logs]):
         if one.file not in told and not one.file.endswith(PARTITION_METADATA_FILE):
             verdict.findings.append(_translated(one, path, changed, last, bool(fatal)))
@@ -110,12 +111,14 @@ def _exact(
 
 def _stretches(fs: FileSystem, one: Verified, base: int, next_base: int | None) -> Iterator[Verified]:
     try:
-        parts = list(take_out(memoryview(read_file(fs, one.file)), base, next_base))
+        source = FileReader.open(fs, one.file)
+        parts = list(take_out(fs, one.file, source, base, next_base))
     except (OSError, TidelogError):
         parts = []
     bad = [part for part in parts if part[0] < 0]
     for number, (size, position, first, end) in enumerate(bad):
-        cause = one.cause if number == 0 else f"{-size} bytes that are no sound batch"
+        is_there = number == 0 and position <= (one.position or 0) < position - size
+        cause = one.cause if is_there else f"{-size} bytes that are no sound batch of this log"
         yield replace(one, cause=cause, position=position, offset=first, end_offset=end)
     if not bad:
         yield one
@@ -188,6 +191,21 @@ def _losses(path: str, forecast: Forecast, start: Start, segments: int) -> Itera
                 0,
                 int(one.path.rpartition("/")[2].partition(".")[0]),
             )
+
+
+def _replaced(fs: FileSystem, path: str) -> Iterator[Finding]:
+    """Sound segments that a damaged `.swap` log replaces."""
+    for file, error in damaged_swaps(fs, path):
+        yield Finding(
+            Severity.LOSS,
+            Kind.LEFTOVER,
+            file,
+            f"a segment that a cleaning has written is damaged: {error.reason}",
+            "it puts the segment in the place of those that it was made from, and checks nothing",
+            "tidelog fix takes it away, and keeps it: the segments that it was made from are still there",
+            error.position,
+            error.offset,
+        )
 
 
 def _is_log(path: str) -> bool:
@@ -323,9 +341,9 @@ def _aside(fs: FileSystem, path: str) -> Iterator[Finding]:
                 Severity.NOTE,
                 Kind.KEPT_ASIDE,
                 f"{path}/{entry.name}",
-                "an earlier recovery kept here what it cut",
+                "an earlier recovery kept what it cut here",
                 "it ignores the file",
-                "delete it when it is no longer wanted",
+                "delete it when you no longer need it",
             )
 
 

@@ -68,7 +68,7 @@ def examine_permissions(fs: FileSystem, root: str) -> Iterator[Finding]:
             Kind.PERMISSION,
             path,
             f"it belongs to user {user_name(uid)}, but the broker's files to {user_name(user.uid)}",
-            "it works for as long as its user may write the file",
+            "it works as long as its user may write the file",
             f"chown -R {user_name(user.uid)} the root",
         )
 

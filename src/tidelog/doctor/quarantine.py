@@ -24,6 +24,7 @@ import re
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -119,7 +120,7 @@ def place_for(root: str, path: str, run: str, number: int) -> str:
 
 
 def write_manifest(fs: FileSystem, manifest: Manifest) -> None:
-    """Write the manifest, durably."""
+    """Write the manifest, durably; what a full disk leaves of it is removed."""
     told = {
         "version": _VERSION,
         "state": manifest.state.value,
@@ -128,7 +129,13 @@ def write_manifest(fs: FileSystem, manifest: Manifest) -> None:
         "after": {path: list(one) for path, one in manifest.after.items()},
         "logs": manifest.logs,
     }
-    atomic_write(fs, manifest.path, json.dumps(told, indent=1).encode())
+    temporary = f"{manifest.path}.tmp"
+    try:
+        atomic_write(fs, manifest.path, json.dumps(told, indent=1).encode(), temporary=temporary)
+    except OSError:
+        with suppress(OSError):
+            fs.unlink(temporary)
+        raise
 
 
 def find_runs(fs: FileSystem, root: str) -> Iterator[Manifest]:
@@ -152,8 +159,8 @@ def _read(fs: FileSystem, root: str, run: str) -> Manifest:
         return Manifest(root, run, RunState(told["state"]), kept, directories, after, logs)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InvalidIndexError(
-            f"{path} is no manifest of a repair ({error!r}): restore it, or remove it, and look for what it "
-            f"kept in {QUARANTINE} of the partitions"
+            f"{path} is not the manifest of a repair ({error!r}): restore it, or remove it, and look for "
+            f"what it kept in {QUARANTINE} of the partitions"
         ) from None
 
 
@@ -167,7 +174,7 @@ def _kept(root: str, run: str, number: int, told: dict[str, Any]) -> Kept:
     target = _inside(told["target"], beside=True) if act is Act.RENAME else ""
     ours = place_for(root, target or path, run, number)
     if told["place"] not in ({ours, ""} if act is Act.RENAME else {ours}):
-        raise ValueError(f"{told['place']!r} is no place of this repair")
+        raise ValueError(f"{told['place']!r} is not a place of this repair")
     return Kept(
         act,
         path,

@@ -207,7 +207,7 @@ def _foreign(fs: FileSystem, disk: Disk) -> Iterator[Step]:
         yield Step(
             disk.path,
             f"move {name} to {beside}",
-            "a broker does not start with a directory that is no partition",
+            "a broker does not start with a directory that is not a partition",
             "",
             "tidelog fix --undo moves it back",
             [Action(Act.RENAME, path, target=f"{beside}/{name}")],
@@ -326,7 +326,7 @@ def _partition(
         yield Step(
             disk.path, f"{one.name} cannot be mended whole", f"{left}: restore it from a replica", "", ""
         )
-    if one.parsed.state is DirectoryState.LIVE:
+    if one.parsed.state is DirectoryState.LIVE and done.error is None:
         mended[one.partition] = done
     actions = [Action(Act.REMOVE, each.file) for each in examine_names(fs, one.path)]
     actions += [action for change in done.changes for action in _actions(change)]

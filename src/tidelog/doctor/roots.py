@@ -122,7 +122,7 @@ def _marked(broker: Broker, disk: Disk) -> Iterator[Finding]:
             Severity.WARNING,
             "a partition that belonged to no topic at an earlier start",
             "it loads it, and leaves it alone",
-            "tidelog unstray gives it its name back; else delete it when it is no longer wanted",
+            "tidelog unstray gives it its name back; else delete it when you no longer need it",
         ),
         DirectoryState.FUTURE: (
             Severity.WARNING,
@@ -158,7 +158,7 @@ def stray_reason(broker: Broker, one: PartitionDirectory) -> str | None:
         if known is not None and known.topic_id != one.topic_id:
             return (
                 f"it is of topic {format_id(one.topic_id)}, but {one.partition.topic} is "
-                f"{format_id(known.topic_id)}: the topic was deleted and made again"
+                f"{format_id(known.topic_id)}: the topic was deleted and created again"
             )
         return f"the metadata has no topic {format_id(one.topic_id)} with this partition"
     replicas = topic.partitions[one.partition.partition].replicas

@@ -39,7 +39,7 @@ _MAX_POSITION = 2**31 - 1
 class ActiveIndex(IndexFile):
     """What the active offset and time index share."""
 
-    __slots__ = ("_file", "_mapping", "_room", "length", "max_index_size")
+    __slots__ = ("_file", "_mapping", "length", "max_index_size")
 
     def __init__(
         self,
@@ -53,7 +53,6 @@ class ActiveIndex(IndexFile):
         """The size of a new file, and of one that `reset` empties."""
         self._file: File | None
         self._mapping: Mapping | None
-        self._room = 0  # entries that fit the bytes which the disk has promised
         with directory.lock:
             created = not directory.exists(self.name)
             if created and max_index_size < self.ENTRY_SIZE:
@@ -73,7 +72,6 @@ class ActiveIndex(IndexFile):
             self._file = file
         count = 0 if created else self.length // self.ENTRY_SIZE
         self._entries = Entries(self._mapping.buffer, self.ENTRY_SIZE, count, True)
-        self._read_last()
 
     @property
     def max_entries(self) -> int:
@@ -107,7 +105,6 @@ class ActiveIndex(IndexFile):
             if size < self.length:
                 file.truncate(size)
             self.length = size
-            self._room = 0
             return True
 
     def trim_to_valid_size(self) -> None:
@@ -136,7 +133,8 @@ class ActiveIndex(IndexFile):
         """Make sure that the next so many appends find a slot and disk space; IndexFullError or OSError if
         not.
         """
-        if self._room < entries:
+        known = self._entries
+        if known is None or known.room < entries:
             self._make_room(entries)
 
     def flush(self) -> None:
@@ -168,7 +166,7 @@ class ActiveIndex(IndexFile):
         super()._close()
         if self._file is not None:
             self._file.close()
-        self._file, self._mapping, self._room = None, None, 0
+        self._file, self._mapping = None, None
 
     def _detach(self) -> Entries:
         """Trim; the entries are read from a read-only mapping from now on."""
@@ -181,7 +179,7 @@ class ActiveIndex(IndexFile):
             file.truncate(size)
             self.length = size
         file.close()
-        self._file, self._mapping, self._room = None, None, 0
+        self._file, self._mapping = None, None
         return entries
 
     def _live(self) -> tuple[File, Mapping, Entries]:
@@ -199,10 +197,8 @@ class ActiveIndex(IndexFile):
             entries.truncate(count)
             file.truncate(count * self.ENTRY_SIZE)  # down and up again: zeros, and disk space given back
             file.truncate(self.length)
-            self._room = 0
-        self._read_last()
 
-    def _make_room(self, wanted: int = 1) -> None:
+    def _make_room(self, wanted: int) -> None:
         """Allocate disk space for the next entries; IndexFullError if they have no slots."""
         file, _, entries = self._live()
         count = entries.count
@@ -211,11 +207,7 @@ class ActiveIndex(IndexFile):
         used, need = count * self.ENTRY_SIZE, (count + wanted) * self.ENTRY_SIZE
         end = min(-(-need // _ALLOCATE_BYTES) * _ALLOCATE_BYTES, entries.capacity * self.ENTRY_SIZE)
         file.allocate(used, end - used)
-        self._room = end // self.ENTRY_SIZE - count
-
-    @abstractmethod
-    def _read_last(self) -> None:
-        """Take from the entries what the next append is compared with."""
+        entries.room = end // self.ENTRY_SIZE - count
 
     @abstractmethod
     def _slot_of_offset(self, entries: Entries, relative: int) -> int:
@@ -225,20 +217,17 @@ class ActiveIndex(IndexFile):
 class ActiveOffsetIndex(ActiveIndex, OffsetIndex):
     """The active segment's offset index."""
 
-    __slots__ = ("_last",)
-
-    _last: int  # relative offset of the last entry, or -1
+    __slots__ = ()
 
     def append(self, offset: int, position: int) -> None:
         """Add an entry. Offsets must grow; IndexFullError if there is no slot."""
         relative = offset - self.base_offset
-        if self._room <= 0:
-            self._make_room()
-        if relative <= self._last or relative > MAX_RELATIVE_OFFSET or not 0 <= position <= _MAX_POSITION:
+        self.reserve()
+        entries = self._entries or self._loaded()
+        last = _last_offset(entries)
+        if relative <= last or relative > MAX_RELATIVE_OFFSET or not 0 <= position <= _MAX_POSITION:
             self._refuse(offset, position)
-        (self._entries or self._loaded()).append(relative, position)
-        self._last = relative
-        self._room -= 1
+        entries.append(relative, position)
 
     def append_many(self, offsets: npt.ArrayLike, positions: npt.ArrayLike) -> None:
         """Add entries, all or none."""
@@ -247,16 +236,13 @@ class ActiveOffsetIndex(ActiveIndex, OffsetIndex):
         if not len(relative):
             return
         _, _, entries = self._live()
-        if self._room < len(relative):
-            self._make_room(len(relative))
-        grows = np.diff(relative, prepend=self._last) > 0
+        self.reserve(len(relative))
+        grows = np.diff(relative, prepend=_last_offset(entries)) > 0
         sound = grows & (relative <= MAX_RELATIVE_OFFSET) & (places >= 0) & (places <= _MAX_POSITION)
         if not sound.all():
             wrong = int(sound.argmin())
             self._refuse(int(relative[wrong]) + self.base_offset, int(places[wrong]))
         entries.append_many(relative, places)
-        self._last = int(relative[-1])
-        self._room -= len(relative)
 
     def seal(self) -> OffsetIndex:
         """Trim the file; the read-only index on it. This object can still be read, but takes no entries."""
@@ -274,10 +260,6 @@ class ActiveOffsetIndex(ActiveIndex, OffsetIndex):
             f"offset {offset} is not larger than the last ({self.last_offset}) in {self.path}"
         )
 
-    def _read_last(self) -> None:
-        last = (self._entries or self._loaded()).last()
-        self._last = -1 if last is None else last[0]
-
     def _slot_of_offset(self, entries: Entries, relative: int) -> int:
         slot = entries.floor_slot(relative, False)
         found = entries.entry(slot)
@@ -287,10 +269,7 @@ class ActiveOffsetIndex(ActiveIndex, OffsetIndex):
 class ActiveTimeIndex(ActiveIndex, TimeIndex):
     """The active segment's time index. It counts as full one entry early: the last slot is for the roll."""
 
-    __slots__ = ("_last_relative", "_last_timestamp")
-
-    _last_relative: int
-    _last_timestamp: int
+    __slots__ = ()
 
     @property
     def is_full(self) -> bool:
@@ -310,18 +289,16 @@ class ActiveTimeIndex(ActiveIndex, TimeIndex):
         if not skip_full_check and count >= entries.capacity - 1:
             raise IndexFullError(f"index {self.path} is full: {count} of {entries.capacity} entries")
         relative = offset - self.base_offset
-        if count and (relative < self._last_relative or timestamp < self._last_timestamp):
+        last_timestamp, last_relative = _last_time(entries)
+        if count and (relative < last_relative or timestamp < last_timestamp):
             raise OffsetsOutOfOrderError(
                 f"timestamp {timestamp} at offset {offset} goes back from {self.last_entry} in {self.path}"
             )
-        if timestamp <= self._last_timestamp:
+        if timestamp <= last_timestamp:
             return False
         self.relative_offset(offset)
-        if self._room <= 0:
-            self._make_room()
+        self.reserve()
         entries.append(timestamp, relative)
-        self._last_timestamp, self._last_relative = timestamp, relative
-        self._room -= 1
         return True
 
     def append_many(self, timestamps: npt.ArrayLike, offsets: npt.ArrayLike) -> None:
@@ -332,9 +309,10 @@ class ActiveTimeIndex(ActiveIndex, TimeIndex):
             return
         _, _, entries = self._live()
         self.reserve(len(times) + 1)
-        before = np.concatenate(([self._last_timestamp], times[:-1]))
+        last_timestamp, last_relative = _last_time(entries)
+        before = np.concatenate(([last_timestamp], times[:-1]))
         sound = (times > before) & (relative <= MAX_RELATIVE_OFFSET)
-        sound &= np.diff(relative, prepend=self._last_relative) >= 0
+        sound &= np.diff(relative, prepend=last_relative) >= 0
         if not sound.all():
             wrong = int(sound.argmin())
             self.relative_offset(int(relative[wrong]) + self.base_offset)
@@ -343,8 +321,6 @@ class ActiveTimeIndex(ActiveIndex, TimeIndex):
                 f"{self.path}"
             )
         entries.append_many(times, relative)
-        self._last_timestamp, self._last_relative = int(times[-1]), int(relative[-1])
-        self._room -= len(times)
 
     def seal(self) -> TimeIndex:
         """Trim the file; the read-only index on it. This object can still be read, but takes no entries."""
@@ -354,11 +330,18 @@ class ActiveTimeIndex(ActiveIndex, TimeIndex):
             sealed._entries = self._detach()
             return sealed
 
-    def _read_last(self) -> None:
-        last = (self._entries or self._loaded()).last()
-        self._last_timestamp, self._last_relative = (NO_TIMESTAMP, 0) if last is None else last
-
     def _slot_of_offset(self, entries: Entries, relative: int) -> int:
         slot = entries.floor_slot(relative, True)
         found = entries.entry(slot)
         return slot if found is not None and found[1] == relative else slot + 1
+
+
+def _last_offset(entries: Entries) -> int:
+    """The relative offset of the last entry of an offset index, or -1."""
+    last = entries.last()
+    return -1 if last is None else last[0]
+
+
+def _last_time(entries: Entries) -> tuple[int, int]:
+    """Timestamp and relative offset of the last entry of a time index; (-1, 0) for none."""
+    return entries.last() or (NO_TIMESTAMP, 0)

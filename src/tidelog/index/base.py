@@ -90,6 +90,13 @@ class IndexFile(ABC):
                 self._entries = Entries(data, self.ENTRY_SIZE, len(data) // self.ENTRY_SIZE, False)
             return self._entries
 
+    def opened(self) -> Entries | None:
+        """The entries for a kernel; None if there is no file."""
+        try:
+            return self._entries or self._loaded()
+        except FileNotFoundError:
+            return None
+
     @property
     def is_loaded(self) -> bool:
         """Whether the file has been mapped."""

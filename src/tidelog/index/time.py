@@ -36,11 +36,6 @@ class TimeIndex(IndexFile):
             return TimestampOffset(NO_TIMESTAMP, self.base_offset)
         return TimestampOffset(found[0], self.base_offset + found[1])
 
-    def lookup_offset(self, target_timestamp: int) -> int:
-        """`lookup(target_timestamp).offset`, cheaper."""
-        found = (self._entries or self._loaded()).floor(target_timestamp)
-        return self.base_offset if found is None else self.base_offset + found[1]
-
     def lookup_many(self, target_timestamps: npt.ArrayLike) -> tuple[Int64Array, Int64Array]:
         """`lookup` for an array of timestamps: an array of timestamps and one of offsets."""
         return self._floor_many(target_timestamps, 0, self.base_offset, NO_TIMESTAMP)

@@ -11,20 +11,35 @@ Everything else is left, untouched, to the long way (`log.append.appending`). Wh
 effects in the same order.
 """
 
+from functools import wraps
+
 import cython
 
 if cython.compiled:
     from cython.cimports.cpython.bytes import PyBytes_AS_STRING
     from cython.cimports.cpython.ref import Py_INCREF
     from cython.cimports.cpython.tuple import PyTuple_GET_ITEM, PyTuple_New, PyTuple_SET_ITEM
+    from cython.cimports.tidelog.kernels.locks import Lock
     from cython.cimports.tidelog.kernels.lookup import LogBytes
+    from cython.cimports.tidelog.kernels.progress import Progress
     from cython.cimports.tidelog.kernels.published import Published, named
+    from cython.cimports.tidelog.kernels.search import Entries
+    from cython.cimports.tidelog.kernels.shared import (
+        EpochFields,
+        PartitionFields,
+        ProducerFields,
+        TransactionFields,
+    )
     from cython.cimports.tidelog.kernels.single_batch import SingleBatch
 else:
     import time
 
+    from tidelog.kernels.locks import Lock
     from tidelog.kernels.lookup import LogBytes
+    from tidelog.kernels.progress import Progress
     from tidelog.kernels.published import Published, named
+    from tidelog.kernels.search import Entries
+    from tidelog.kernels.shared import EpochFields, PartitionFields, ProducerFields, TransactionFields
     from tidelog.kernels.single_batch import SingleBatch
 
 _INT_MAX = cython.declare(cython.longlong, 0x7FFFFFFF)
@@ -63,28 +78,50 @@ def _newest(kept: tuple, newest) -> tuple:
         return (*kept[max(len(kept) - _KEPT + 1, 0) :], newest)
 
 
-@cython.cclass
-class Progress:
-    """Where the writer of a segment stands: what its next append goes on from.
+# Python's own way into a method with options takes as long as an append without its write. So these are here.
 
-    `beginnings` counts how often the segment's first batch was written or removed; `index_full` says that the
-    segment must roll because an index has no room.
-    """
 
-    last_offset = cython.declare(cython.longlong, visibility="public")
-    since = cython.declare(cython.longlong, visibility="public")
-    max_timestamp = cython.declare(cython.longlong, visibility="public")
-    max_offset = cython.declare(cython.longlong, visibility="public")
-    beginnings = cython.declare(cython.longlong, visibility="public")
-    index_full = cython.declare(cython.bint, visibility="public")
+def short_way_first(long_way):
+    """A log's `append_as_leader` that takes the short way where it can: bytes of a client, and no options."""
 
-    def __init__(self):
-        self.last_offset = -1
-        self.since = 0
-        self.max_timestamp = -1
-        self.max_offset = -1
-        self.beginnings = 0
-        self.index_full = False
+    @wraps(long_way)
+    def append_as_leader(self, records, *, leader_epoch=0, **options):
+        if type(records) is bytes and not options:
+            appender: Appender = self._short_way
+            if appender is not None:
+                appended = appender.append(records, leader_epoch, False)
+                if appended is not None:
+                    return appended
+        return long_way(self, records, leader_epoch=leader_epoch, **options)
+
+    return append_as_leader
+
+
+def short_way_in_first(long_way):
+    """The same for a partition's `append`, whose log is its only replica."""
+
+    @wraps(long_way)
+    def append(self, records, **options):
+        # Asked for by its name, which a partition of another process refuses.
+        if type(records) is bytes and not options and not self.others:
+            fields: PartitionFields = self
+            appended = None
+            fields.gate.take()
+            try:
+                log = fields._log
+                if log is not None and fields._offline is None:
+                    appender: Appender = log._short_way
+                    if appender is not None:
+                        appended = appender.append(records, fields.leader_epoch, True)
+            finally:
+                fields.gate.give()
+            if appended is not None:
+                if len(fields._listeners) > 0:
+                    self._tell_listeners()
+                return appended
+        return long_way(self, records, **options)
+
+    return append
 
 
 @cython.cclass
@@ -93,8 +130,8 @@ class Appender:
 
     `types` are the types of what is kept and answered: (producer's state, producer's batch, result). `arm`
     returns the facts that hold until the active segment, the leader epochs or the segment's first batch
-    change: (file, leader epoch, base offset, bytes between index entries, largest size, largest timestamp,
-    largest offset); None where nothing can be appended so. `flush` brings the log to the disk once
+    change: (file, leader epoch, base offset, largest size, largest timestamp, largest offset); None where
+    nothing can be appended so. `flush` brings the log to the disk once
     `flush_messages` have come since the last time. `own_clock`: the log goes by the machine's clock, which
     needs no call.
 
@@ -113,16 +150,16 @@ class Appender:
     _own_clock: cython.bint
     _exact_clock: cython.bint
     _now_ms: object
-    _acquire: object
-    _release: object
+    _lock: Lock
     _directory: object
-    _epochs: object
-    _producers: object
-    _known: dict
-    _transactions: object
+    _epochs: EpochFields
+    _producers: ProducerFields
+    _transactions: TransactionFields
     # What holds of the active segment
     _segment: object
-    _entries: object
+    _entries: tuple
+    _offset_index: Entries
+    _time_index: Entries
     _beginnings: cython.longlong
     _armed: cython.bint
     _file: object
@@ -136,7 +173,6 @@ class Appender:
     _reserved: cython.longlong
     _epoch: cython.longlong
     _base_offset: cython.longlong
-    _interval: cython.longlong
     _max_size: cython.longlong
     _max_timestamp: cython.longlong
     _max_offset: cython.longlong
@@ -161,20 +197,20 @@ class Appender:
         # An earlier time refuses more of what lies ahead, which the long way then decides by the exact one.
         self._exact_clock = batch._before_ms < _FOREVER
         self._now_ms = state.now_ms
-        self._acquire = state.lock.acquire
-        self._release = state.lock.release
+        self._lock = state.lock
         self._directory = state.directory
         self._epochs = state.epochs.cache
         self._producers = state.producers
-        self._known = state.producers._producers
         self._transactions = state.producers._transactions
         self._segment = None
         self._entries = None
+        self._offset_index = None
+        self._time_index = None
         self._beginnings = 0
         self._armed = False
         self._file = None
         self._bytes = None
-        self._progress = Progress()
+        self._progress = Progress(0)
         self._write = None
         self._lent = None
         self._descriptor = -1
@@ -183,22 +219,22 @@ class Appender:
         self._reserved = 0
         self._epoch = -1
         self._base_offset = 0
-        self._interval = 0
         self._max_size = 0
         self._max_timestamp = 0
         self._max_offset = 0
 
+    @cython.ccall
     def append(self, data: bytes, leader_epoch: cython.longlong, replicated: cython.bint = False):
         """Append a batch; None, and nothing was done, where it must go the long way.
 
         `replicated`: there is no other replica, so that the high watermark follows the log end.
         """
         now_ms: cython.longlong = _clock_ms(self._exact_clock) if self._own_clock else self._now_ms()
-        self._acquire()
+        self._lock.take()
         try:
             return self._append(data, leader_epoch, now_ms, replicated)
         finally:
-            self._release()
+            self._lock.give()
 
     @cython.cfunc
     def _append(
@@ -222,13 +258,13 @@ class Appender:
         if copy is None or batch.max_timestamp > self._max_timestamp or batch.last_offset > self._max_offset:
             return None
         if replicated or batch.producer_id >= 0:
-            transactions = self._transactions
-            if transactions._ongoing or transactions._unreplicated:
+            transactions: TransactionFields = self._transactions
+            if len(transactions._ongoing) > 0 or len(transactions._unreplicated) > 0:
                 return None
         after = None
         if batch.producer_id >= 0:
             unstable = None
-            after = self._next_state(self._known.get(batch.producer_id), first)
+            after = self._next_state(self._producers._producers.get(batch.producer_id), first)
             if after is None:
                 return None
         position: cython.longlong = self._write_one(copy)
@@ -236,7 +272,7 @@ class Appender:
             return None
         end_offset: cython.longlong = batch.last_offset + 1
         if after is not None:
-            self._known[cython.cast(tuple, after)[0]] = after
+            self._producers._producers[cython.cast(tuple, after)[0]] = after
         self._producers._map_end_offset = end_offset
         state.advance(self._base, end_offset, position + batch.size, replicated, unstable)
         if end_offset - cython.cast(cython.longlong, state.recovery_point) >= self._flush_messages:
@@ -249,7 +285,7 @@ class Appender:
         if state._closed or state._offline is not None or self._directory.failure is not None:
             return False
         segment = state.active
-        entries = self._epochs._entries
+        entries: tuple = self._epochs._entries
         if (
             segment is not self._segment
             or entries is not self._entries
@@ -269,17 +305,19 @@ class Appender:
         self._armed = facts is not None
         if facts is None:
             self._file = self._bytes = self._write = self._lent = None
+            self._offset_index = self._time_index = None
             self._pwrite = 0
             return
         (
             self._file,
             self._epoch,
             self._base_offset,
-            self._interval,
             self._max_size,
             self._max_timestamp,
             self._max_offset,
         ) = facts
+        self._offset_index = segment.offset_index._entries
+        self._time_index = segment.time_index._entries
         self._reserved = self._file._reserved
         self._base = self._base_offset
         writer = self._file._writer
@@ -338,7 +376,8 @@ class Appender:
         end: cython.longlong = position + batch.size
         if position == 0 or end > self._max_size or batch.last_offset <= progress.last_offset:
             return -1
-        if progress.since > self._interval or end > self._reserved:
+        due: cython.int = progress.due(batch.max_timestamp)
+        if end > self._reserved or (due != 0 and not self._has_room(due, position)):
             self._segment.append_one(copy, batch.size, batch.last_offset, batch.max_timestamp)
             self._reserved = self._file._reserved
             return position
@@ -349,12 +388,28 @@ class Appender:
         except BaseException as error:
             self._segment.undo(error)
             raise
-        progress.last_offset = batch.last_offset
-        progress.since += batch.size
-        if batch.max_timestamp > progress.max_timestamp:
-            progress.max_timestamp = batch.max_timestamp
-            progress.max_offset = batch.last_offset
+        progress.note(batch.size, batch.last_offset, batch.max_timestamp, due)
+        if due != 0:
+            self._offset_index.append(batch.last_offset - self._base_offset, position)
+        if due == 2:
+            self._time_index.append(progress.max_timestamp, progress.max_offset - self._base_offset)
         return position
+
+    @cython.cfunc
+    def _has_room(self, due: cython.int, position: cython.longlong) -> cython.bint:
+        """Whether the indexes take the entries that are due, and have a slot left for the next ones."""
+        batch: SingleBatch = self._batch
+        progress: Progress = self._progress
+        timestamp: cython.longlong = progress.max_timestamp
+        offset: cython.longlong = progress.max_offset
+        if batch.max_timestamp > timestamp:
+            timestamp = batch.max_timestamp
+            offset = batch.last_offset
+        if progress.slots <= 1 or not self._offset_index.fits(
+            batch.last_offset - self._base_offset, position, 1
+        ):
+            return False
+        return due == 1 or self._time_index.fits(timestamp, offset - self._base_offset, 2)
 
     @cython.cfunc
     @cython.inline

@@ -1,15 +1,12 @@
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from tidelog.kernels.single_batch import SingleBatch
 
-class Progress:
-    last_offset: int
-    since: int
-    max_timestamp: int
-    max_offset: int
-    beginnings: int
-    index_full: bool
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+def short_way_first(long_way: _Method) -> _Method: ...
+def short_way_in_first(long_way: _Method) -> _Method: ...
 
 class Appender:
     def __init__(

@@ -31,6 +31,8 @@ cdef struct Verdict:
 cdef class Filter:
     cdef KeyMap keymap
     cdef Chunk chunk
+    cdef Py_ssize_t ahead
+    cdef Py_ssize_t next_record
     cdef long long latest
     cdef long long now
     cdef long long horizon
@@ -64,6 +66,17 @@ cdef class Filter:
         Py_ssize_t end,
         const long long* row,
         int flags,
+    ) noexcept nogil
+    cdef Verdict _judge(
+        self, Verdict v, Py_ssize_t first, Py_ssize_t last, const long long* row, int flags
+    ) noexcept nogil
+    cdef void _look_ahead(
+        self,
+        const unsigned char* p,
+        Py_ssize_t size,
+        const long long[:, ::1] rows,
+        const unsigned char[::1] flags,
+        long long origin,
     ) noexcept nogil
     cdef int _copy(
         self, const unsigned char* p, Py_ssize_t start, Py_ssize_t end, const long long* row

@@ -22,6 +22,9 @@ for goes; a tombstone goes if its batch's delete horizon has come; all others st
 Records are written anew only in front of their key: length, time and offset. The rest is copied. While a
 batch is judged, the records that stay are noted (`Kept`), so that none is read or hashed again to be written.
 
+Small uncompressed batches are read ahead, up to 64 records at once (`_look_ahead`): by the time the map is
+asked for them, their slots were fetched.
+
 A batch that was compressed is left without its header for the caller, who compresses and seals it (column 14
 of its row is 1). The kernel stops before a batch that there is no room for (NO_ROOM): take what is there
 (`clear`), or come with more room (`wanted` tells how many records it must be able to mark).
@@ -38,7 +41,7 @@ if cython.compiled:
         NO_ROOM,
         UNUSUAL,
     )
-    from cython.cimports.tidelog.kernels.keyed import HAS_KEY, HAS_VALUE, Chunk, check_batch, row_of
+    from cython.cimports.tidelog.kernels.keyed import CHUNK, HAS_KEY, HAS_VALUE, Chunk, check_batch, row_of
     from cython.cimports.tidelog.kernels.keymap import KeyMap
     from cython.cimports.tidelog.kernels.scan import wrapping_add
     from cython.cimports.tidelog.kernels.scratch import Scratch
@@ -55,7 +58,7 @@ else:
         NO_ROOM,
         UNUSUAL,
     )
-    from tidelog.kernels.keyed import HAS_KEY, HAS_VALUE, Chunk, check_batch, row_of
+    from tidelog.kernels.keyed import CHUNK, HAS_KEY, HAS_VALUE, Chunk, check_batch, row_of
     from tidelog.kernels.keymap import KeyMap
     from tidelog.kernels.scan import wrapping_add
     from tidelog.kernels.scratch import Scratch
@@ -112,6 +115,7 @@ class Filter:
         self.keymap = keymap
         self.chunk = Chunk()
         self.latest = latest
+        self.ahead = self.next_record = 0
         self.now = now
         self.horizon = horizon
         self.room = self.keep_room = self.used = self.made = self.batches = 0
@@ -162,14 +166,7 @@ class Filter:
     def _decide(self, p, pos, end, row, flags):
         """Note the records of a batch that stay."""
         v: Verdict = _nothing()
-        keep_deletes: cython.bint
-        stays: cython.int
-        i: cython.Py_ssize_t
         left: cython.longlong = row[12]
-        if row[5] == 2:
-            keep_deletes = (row[6] & 0x40) == 0 or self.now < row[7]
-        else:
-            keep_deletes = (flags & LEGACY_DELETES) != 0
         if left < 0 or left > (end - pos) // _MIN_RECORD:
             v.fault = COUNT_MISMATCH
             return v
@@ -177,35 +174,72 @@ class Filter:
             self.wanted = left
             v.fault = NO_ROOM
             return v
+        if self.batches < self.ahead:
+            v = self._judge(v, self.next_record, self.next_record + left, row, flags)
+            self.next_record += left
+            return v
         self.chunk.pos = pos
         while left > 0:
+            self.chunk.n = 0
             v.fault = self.chunk.read(p, end, left, row, self.keymap)
             if v.fault != 0:
                 return v
-            for i in range(self.chunk.n):
-                stays = self._stays(self.chunk.records[i], (flags & KEEP_ALL) != 0, keep_deletes)
-                if stays > 0:
-                    self.keep[v.kept].body = self.chunk.records[i].body
-                    self.keep[v.kept].limit = self.chunk.records[i].limit
-                    self.keep[v.kept].timestamp = self.chunk.records[i].timestamp
-                    self.keep[v.kept].offset = self.chunk.records[i].offset
-                    if v.kept == 0:
-                        v.first_timestamp = self.chunk.records[i].timestamp
-                        v.first_offset = self.chunk.records[i].offset
-                    v.kept += 1
-                    v.last_offset = self.chunk.records[i].offset
-                    if self.chunk.records[i].timestamp > v.max_timestamp:
-                        v.max_timestamp = self.chunk.records[i].timestamp
-                    if not self.chunk.records[i].kind & HAS_VALUE:
-                        v.with_tombstones = True
-                elif stays == _KEYLESS:
-                    v.keyless += 1
-                elif stays == _TOMBSTONE:
-                    v.tombstones += 1
+            v = self._judge(v, 0, self.chunk.n, row, flags)
             left -= self.chunk.n
         if row[12] > 0 and self.chunk.pos != end:
             v.fault = COUNT_MISMATCH
         return v
+
+    def _judge(self, v, first, last, row, flags):
+        """Note which of the records `first` to `last` of the chunk stay, all of one batch."""
+        keep_deletes: cython.bint
+        stays: cython.int
+        i: cython.Py_ssize_t
+        if row[5] == 2:
+            keep_deletes = (row[6] & 0x40) == 0 or self.now < row[7]
+        else:
+            keep_deletes = (flags & LEGACY_DELETES) != 0
+        for i in range(first, last):
+            stays = self._stays(self.chunk.records[i], (flags & KEEP_ALL) != 0, keep_deletes)
+            if stays > 0:
+                self.keep[v.kept].body = self.chunk.records[i].body
+                self.keep[v.kept].limit = self.chunk.records[i].limit
+                self.keep[v.kept].timestamp = self.chunk.records[i].timestamp
+                self.keep[v.kept].offset = self.chunk.records[i].offset
+                if v.kept == 0:
+                    v.first_timestamp = self.chunk.records[i].timestamp
+                    v.first_offset = self.chunk.records[i].offset
+                v.kept += 1
+                v.last_offset = self.chunk.records[i].offset
+                if self.chunk.records[i].timestamp > v.max_timestamp:
+                    v.max_timestamp = self.chunk.records[i].timestamp
+                if not self.chunk.records[i].kind & HAS_VALUE:
+                    v.with_tombstones = True
+            elif stays == _KEYLESS:
+                v.keyless += 1
+            elif stays == _TOMBSTONE:
+                v.tombstones += 1
+        return v
+
+    def _look_ahead(self, p, size, rows, flags, origin):
+        """Read the records of the next batches, as far as they are plain, sound, and fit into a chunk."""
+        start: cython.longlong
+        end: cython.longlong
+        row: _Row
+        self.ahead = self.batches
+        self.chunk.n = self.next_record = 0
+        while self.ahead < rows.shape[0]:
+            row = row_of(rows, self.ahead)
+            start = row[0] - origin
+            end = start + row[1]
+            if not 0 < row[12] <= CHUNK - self.chunk.n or flags[self.ahead] & (DELETE | DISCARD):
+                break
+            if row[5] != 2 or (row[6] & 7) != 0 or check_batch(p, size, start, row) != 0:
+                break
+            self.chunk.pos = start + _HEADER_SIZE
+            if self.chunk.read(p, end, row[12], row, self.keymap) != 0 or self.chunk.pos != end:
+                break
+            self.ahead += 1
 
     # Writing
 
@@ -383,9 +417,12 @@ class Filter:
             mark = flags[self.batches]
             start = row[0] - origin
             end = start + row[1]
-            fault = check_batch(p, size, start, row)
-            if fault != 0:
-                return fault
+            if self.batches >= self.ahead:
+                self._look_ahead(p, size, rows, flags, origin)
+            if self.batches >= self.ahead:  # else it was checked
+                fault = check_batch(p, size, start, row)
+                if fault != 0:
+                    return fault
             if mark & DELETE:
                 self.dropped += 1
                 self._count(row, mark, none)
@@ -420,6 +457,7 @@ class Filter:
             raise ValueError("a table of batches has 16 columns, and flags a row")
         if len(buf) == 0:
             return 0
+        self.ahead = 0  # what was read ahead lies in another buffer
         if cython.compiled:
             with cython.nogil:
                 fault = self._run(cython.address(buf[0]), len(buf), rows, flags, origin, scratch)
@@ -440,6 +478,7 @@ class Filter:
             raise ValueError("a row of a table of batches has 16 columns, and a batch bytes")
         if len(payload) == 0 and row[12] != 0:
             return COUNT_MISMATCH
+        self.ahead = 0
         if cython.compiled:
             if len(payload) == 0:
                 payload = batch

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """The records of a batch as compaction sees them: where each lies, its offset and time, the hash of its key.
 
-They are read in chunks of 64: all keys of a chunk are hashed first, and the processor told to bring their
-slots of the map; by the time the map is asked, they are there.
+They are read in chunks of 64, of one batch or of several small ones: all keys of a chunk are hashed first,
+and the processor told to bring their slots of the map; by the time the map is asked, they are there.
 
 A record is laid out as `kernels.records` says. All its fields are held against its own length, and that
 against the batch's end; nothing outside of the range given is read, whatever the varints say.
@@ -75,7 +75,7 @@ def _headers_end(
 @cython.final
 @cython.cclass
 class Chunk:
-    """Up to 64 records; `pos` is where the next one begins."""
+    """Up to 64 records, `n` at present; `pos` is where the next one begins."""
 
     def __cinit__(self):
         """Nothing read yet."""
@@ -121,16 +121,18 @@ class Chunk:
         return 0 if v.pos == limit else RECORD_OVERRUN
 
     def read(self, p, end, left, row, keymap):
-        """Read the next of the `left` records in p[pos:end] of the batch `row`; 0 or the fault."""
-        n: cython.Py_ssize_t = CHUNK if left > CHUNK else left
+        """Add the next of the `left` records in p[pos:end] of the batch `row`, as many as there is room for.
+
+        0 or the fault; then none was added.
+        """
+        n: cython.Py_ssize_t = CHUNK if left > CHUNK - self.n else self.n + left
         i: cython.Py_ssize_t
         pos: cython.Py_ssize_t = self.pos
         limit: cython.Py_ssize_t
         stamped: cython.bint = (row[6] & 8) != 0
         fault: cython.int
         v: Var
-        self.n = 0
-        for i in range(n):
+        for i in range(self.n, n):
             if pos >= end:
                 return COUNT_MISMATCH
             v = varint(p, pos, end, 28)

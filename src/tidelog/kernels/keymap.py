@@ -3,14 +3,19 @@
 
 A slot is 24 bytes, three numbers: 0 hash (low 64 bits), 1 hash (high 64 bits), 2 offset + 1, or 0 for an
 empty slot. Keys themselves are not kept: two keys with one hash would be taken for one, and the older one's
-record lost. So the hash is SipHash-2-4 with 128 bits and a secret key: without the key nobody can make two
-keys meet, and by chance it does not happen (2^64 keys for even odds).
+record lost. A hash has 128 bits and a secret key:
+
+    up to 15 bytes   the key itself and its length, mixed in three rounds that could be undone (a Feistel
+                     network of multiplications): no two keys have one hash. The secret keeps anyone from
+                     choosing keys that all have one home slot
+    longer           SipHash-2-4: without the secret nobody can make two keys meet, and by chance it does not
+                     happen (2^64 keys for even odds)
 
 A key's home slot follows from the low half of its hash; from there the slots are tried one after the other.
 At least one slot stays empty, so that each search ends.
 
 Only the first `slots` of the memory are in use, twice as many as there are entries while there is room for
-that: few keys stay in the processor's cache, however large the memory is. `resize` takes more into use. The
+that: few keys stay in the processor's cache, however large the memory is. `grow` takes more into use. The
 home slots of keys keep their order then, so that entries are put back from front to back.
 """
 
@@ -18,11 +23,18 @@ import cython
 
 if cython.compiled:
     from cython.cimports.libc.string import memcpy
+    from cython.cimports.tidelog.kernels.arithmetic import fold
     from cython.cimports.tidelog.kernels.prefetching import prefetch
 else:
     from types import SimpleNamespace
 
     Hash = Sip = SimpleNamespace
+
+    def fold(a: int, b: int) -> int:
+        """The two halves of a product of 128 bits, one laid upon the other."""
+        product = a * b
+        return (product ^ product >> 64) & 0xFFFFFFFFFFFFFFFF
+
 
 _Bytes = cython.typedef(cython.pointer[cython.const[cython.uchar]])
 
@@ -99,11 +111,21 @@ def _mixed(s: Sip, word: cython.ulonglong) -> Sip:
 def _word(p: _Bytes, pos: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.ulonglong:
     """The n <= 8 bytes at p[pos] as a little-endian number."""
     word: cython.ulonglong = 0
-    if cython.compiled:
-        memcpy(cython.address(word), p + pos, n)
-        return word
-    else:
+    start: cython.uint = 0
+    end: cython.uint = 0
+    if not cython.compiled:
         return int.from_bytes(p[pos : pos + n], "little")
+    if n == 8:
+        memcpy(cython.address(word), p + pos, 8)
+        return word
+    if n >= 4:  # two halves that overlap
+        memcpy(cython.address(start), p + pos, 4)
+        memcpy(cython.address(end), p + pos + n - 4, 4)
+        return start | cython.cast(cython.ulonglong, end) << (8 * (n - 4))
+    while n > 0:
+        n -= 1
+        word = word << 8 | p[pos + n]
+    return word
 
 
 @cython.final
@@ -124,6 +146,7 @@ class KeyMap:
         self.c = key_low ^ _C
         self.d = key_high ^ _D
         self.size = 0
+        self._draw_rounds()
         if cython.compiled:
             self.data = cython.address(table[0, 0])
         else:
@@ -132,7 +155,36 @@ class KeyMap:
     if not cython.compiled:
         __init__ = __cinit__
 
+    def _draw_rounds(self):
+        """The numbers that short keys are mixed with, out of the secret."""
+        i: cython.int
+        h: Hash
+        if not cython.compiled:
+            self.rounds = [0] * 6
+        for i in range(3):
+            h = self._siphash(_start(b"\0\1\2"), i, 1)
+            self.rounds[2 * i] = h.low
+            self.rounds[2 * i + 1] = h.high | 1
+
     def hash_of(self, p, pos, n):
+        """128 bits for the key p[pos:pos+n]."""
+        h: Hash
+        if n > 15:
+            return self._siphash(p, pos, n)
+        if cython.compiled:
+            pass
+        else:
+            h = Hash()
+        h.low = _word(p, pos, n if n < 8 else 8)
+        h.high = cython.cast(cython.ulonglong, n) << 56
+        if n > 8:
+            h.high |= _word(p, pos + 8, n - 8)
+        h.low ^= fold(h.high ^ self.rounds[0], self.rounds[1])
+        h.high ^= fold(h.low ^ self.rounds[2], self.rounds[3])
+        h.low ^= fold(h.high ^ self.rounds[4], self.rounds[5])
+        return h
+
+    def _siphash(self, p, pos, n):
         """SipHash-2-4, 128 bits, of p[pos:pos+n]."""
         h: Hash
         s: Sip
@@ -158,15 +210,13 @@ class KeyMap:
         h.high = s.a ^ s.b ^ s.c ^ s.d
         return h
 
-    def home(self, h):
-        """The first slot to try: as many 2^32ths of all slots as the hash's upper half says."""
-        return ((h.low >> 32) * cython.cast(cython.ulonglong, self.slots)) >> 32
+    def _home(self, low):
+        """The first slot to try: as many 2^32ths of all slots as the upper half of `low` says."""
+        return ((_u64(low) >> 32) * cython.cast(cython.ulonglong, self.slots)) >> 32
 
-    def _slot(self, h):
-        """The slot of this hash, or the empty one where it would go."""
-        slot: cython.Py_ssize_t = self.home(h)
-        low: cython.longlong = _signed(h.low)
-        high: cython.longlong = _signed(h.high)
+    def _slot(self, low, high):
+        """The slot of the hash of these halves, or the empty one where it would go."""
+        slot: cython.Py_ssize_t = self._home(low)
         while self.data[3 * slot + 2] != 0:
             if self.data[3 * slot] == low and self.data[3 * slot + 1] == high:
                 break
@@ -178,7 +228,7 @@ class KeyMap:
     def expect(self, h):
         """Have the processor bring the slot of this hash."""
         if cython.compiled:
-            at: cython.Py_ssize_t = 3 * self.home(h)
+            at: cython.Py_ssize_t = 3 * self._home(_signed(h.low))
             prefetch(self.data + at)
             prefetch(self.data + at + 2)  # the other end: slots do not keep to cache lines
 
@@ -188,23 +238,29 @@ class KeyMap:
 
     def find(self, h):
         """The offset of this hash, or -1."""
-        return self.data[3 * self._slot(h) + 2] - 1
+        return self.data[3 * self._slot(_signed(h.low), _signed(h.high)) + 2] - 1
 
     def put(self, h, offset):
         """Note the offset of this hash, unless there is a later one; the caller sees that there is room."""
-        slot: cython.Py_ssize_t = self._slot(h)
+        self._put(_signed(h.low), _signed(h.high), offset)
+
+    def _put(self, low, high, offset):
+        slot: cython.Py_ssize_t = self._slot(low, high)
         if self.data[3 * slot + 2] == 0:
-            self.data[3 * slot] = _signed(h.low)
-            self.data[3 * slot + 1] = _signed(h.high)
+            self.data[3 * slot] = low
+            self.data[3 * slot + 1] = high
             self.data[3 * slot + 2] = offset + 1
             self.size += 1
         elif self.data[3 * slot + 2] <= offset:
             self.data[3 * slot + 2] = offset + 1
 
+    def siphash(self, data: cython.const[cython.uchar][::1]) -> bytes:
+        """SipHash-2-4 of any bytes with this map's secret, 16 bytes."""
+        return _bytes(self._siphash(_start(data), 0, len(data)))
+
     def digest(self, key: cython.const[cython.uchar][::1]) -> bytes:
         """The hash of a key, 16 bytes."""
-        h: Hash = self.hash_of(_start(key), 0, len(key))
-        return int(h.low).to_bytes(8, "little") + int(h.high).to_bytes(8, "little")
+        return _bytes(self.hash_of(_start(key), 0, len(key)))
 
     def find_key(self, key: cython.const[cython.uchar][::1]) -> cython.longlong:
         """The offset of one key, or -1."""
@@ -233,6 +289,37 @@ class KeyMap:
             raise ValueError("there are entries, or no such slots")
         self.slots = slots
 
+    def grow(self, slots: cython.Py_ssize_t, kept: cython.longlong[:, ::1]) -> None:
+        """Take more slots into use. `kept` is memory for the entries that there are, and one more."""
+        i: cython.Py_ssize_t
+        k: cython.Py_ssize_t
+        n: cython.Py_ssize_t = 0
+        if kept.shape[0] <= self.size or kept.shape[1] != 3 or not self.slots <= slots <= self.capacity:
+            raise ValueError("too little memory for the entries, or no such slots")
+        with cython.nogil:
+            for i in range(self.slots):
+                for k in range(3):
+                    kept[n, k] = self.data[3 * i + k]
+                    self.data[3 * i + k] = 0
+                if kept[n, 2] != 0:
+                    n += 1
+            self.slots = slots
+            self.size = 0
+            for i in range(n):
+                self._put_row(kept, i)
+
+    def _has(self, table, i):
+        """Whether there is an entry of the hash in this row of a table."""
+        low: cython.longlong = cython.cast(cython.longlong, table[i, 0])
+        high: cython.longlong = cython.cast(cython.longlong, table[i, 1])
+        return self.data[3 * self._slot(low, high) + 2] != 0
+
+    def _put_row(self, table, i):
+        """Note the entry in this row of a table."""
+        low: cython.longlong = cython.cast(cython.longlong, table[i, 0])
+        high: cython.longlong = cython.cast(cython.longlong, table[i, 1])
+        self._put(low, high, cython.cast(cython.longlong, table[i, 2]) - 1)
+
     def add_all(
         self, table: cython.const[cython.longlong][:, ::1], limit: cython.Py_ssize_t
     ) -> cython.Py_ssize_t:
@@ -242,27 +329,20 @@ class KeyMap:
         """
         i: cython.Py_ssize_t = 0
         n: cython.Py_ssize_t = table.shape[0]
-        h: Hash
         if table.shape[1] != 3 or limit >= self.capacity or not self.has_room(n):
             raise ValueError("a map has three columns, and needs more slots")
-        if not cython.compiled:
-            h, table = Hash(), [[int(number) for number in row] for row in table]
         with cython.nogil:
             while i < n:
-                if (table[i, 2] if cython.compiled else table[i][2]) != 0:
-                    if cython.compiled:
-                        h.low = cython.cast(cython.ulonglong, table[i, 0])
-                        h.high = cython.cast(cython.ulonglong, table[i, 1])
-                        if self.size >= limit and self.find(h) < 0:
-                            break
-                        self.put(h, table[i, 2] - 1)
-                    else:
-                        h.low, h.high = _u64(table[i][0]), _u64(table[i][1])
-                        if self.size >= limit and self.find(h) < 0:
-                            break
-                        self.put(h, table[i][2] - 1)
+                if table[i, 2] != 0:
+                    if self.size >= limit and not self._has(table, i):
+                        break
+                    self._put_row(table, i)
                 i += 1
         return i
+
+
+def _bytes(h: Hash) -> bytes:
+    return int(h.low).to_bytes(8, "little") + int(h.high).to_bytes(8, "little")
 
 
 @cython.cfunc

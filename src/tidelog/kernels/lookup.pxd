@@ -1,4 +1,10 @@
 # The C face of lookup.py, so that an append looks at what is published, and moves it on, without Python.
+from tidelog.kernels.search cimport Entries
+
+cdef struct _Start:
+    Py_ssize_t position
+    long long bound
+
 cdef class LogBytes:
     cdef object _view
     cdef const unsigned char[::1] _buf
@@ -7,3 +13,5 @@ cdef class LogBytes:
     cdef Py_ssize_t _mapped
 
     cdef int _refusal(self, Py_ssize_t start) noexcept
+    cdef _Start _time_start(self, Entries times, Entries offsets, long long timestamp, long long offset) noexcept
+    cpdef tuple find_time(self, Py_ssize_t start, long long bound, long long timestamp, long long offset)

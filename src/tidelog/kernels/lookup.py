@@ -25,12 +25,17 @@ if cython.compiled:
     from cython.cimports.tidelog.kernels.crc import crc32c_range
     from cython.cimports.tidelog.kernels.faults import BAD_LENGTH, CHECKSUM, TORN, UNKNOWN_MAGIC
     from cython.cimports.tidelog.kernels.pick import Body, Facts, Record, body_of, fields, find
+    from cython.cimports.tidelog.kernels.prefetching import prefetch
     from cython.cimports.tidelog.kernels.scan import i16, i32, i64, u32
+    from cython.cimports.tidelog.kernels.search import Entries
 else:
+    from types import SimpleNamespace as _Start
+
     from tidelog.kernels.crc import crc32c_range
     from tidelog.kernels.faults import BAD_LENGTH, CHECKSUM, TORN, UNKNOWN_MAGIC
     from tidelog.kernels.pick import Body, Facts, Record, body_of, fields, find
     from tidelog.kernels.scan import i16, i32, i64, u32
+    from tidelog.kernels.search import Entries
 
 END = -1
 UNMAPPED = -2
@@ -51,6 +56,31 @@ _Batch = cython.struct(
     last=cython.longlong,
     max_timestamp=cython.longlong,
 )
+
+
+_NO_BOUND = cython.declare(cython.longlong, 0x7FFFFFFFFFFFFFFF)
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _floor(entries: Entries, key: cython.longlong) -> cython.Py_ssize_t:
+    """The slot of the largest key <= `key`; -1 below the first."""
+    if cython.compiled:
+        return entries._search(key, False, False)
+    else:
+        return entries.floor_slot(key, False)
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _value(entries: Entries, slot: cython.Py_ssize_t) -> cython.longlong:
+    """The value in a slot; 0, the segment's start, for -1."""
+    if slot < 0:
+        return 0
+    if cython.compiled:
+        return entries._value(slot)
+    else:
+        return entries.entry(slot)[1]
 
 
 @cython.cfunc
@@ -281,6 +311,33 @@ class LogBytes:
             return _miss(b, view, end)
         return fields(p, r, body, facts)
 
+    def _time_start(self, times, offsets, timestamp, offset):
+        """Where to begin to look for a time, and the bound that goes with it."""
+        s: _Start = _Start(position=0, bound=_NO_BOUND)
+        if times is None:
+            return s
+        s.bound = self._base_offset + _value(times, _floor(times, timestamp))
+        if s.bound < offset:
+            s.bound = offset
+        if offsets is not None:
+            slot: cython.Py_ssize_t = _floor(offsets, s.bound - self._base_offset)
+            s.position = _value(offsets, slot)
+            if cython.compiled and slot + 1 < offsets._count and self._mapped > 0:
+                # The batch that a time is mostly found in; memory is slow.
+                prefetch(cython.address(self._buf[0]) + offsets._value(slot + 1))
+        return s
+
+    def time_start(self, times, offsets, timestamp: cython.longlong, offset: cython.longlong) -> tuple:
+        """`start` and `bound` for `find_time`, by the entries of both indexes; None where there is none."""
+        s: _Start = self._time_start(times, offsets, timestamp, offset)
+        return s.position, s.bound
+
+    def find_indexed_time(self, times, offsets, timestamp: cython.longlong, offset: cython.longlong) -> tuple:
+        """`time_start` and `find_time` in one call."""
+        s: _Start = self._time_start(times, offsets, timestamp, offset)
+        return self.find_time(s.position, s.bound, timestamp, offset)
+
+    @cython.ccall
     def find_time(
         self,
         start: cython.Py_ssize_t,

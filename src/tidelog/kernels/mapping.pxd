@@ -11,11 +11,13 @@ cdef class Mapper:
     cdef readonly long long latest
     cdef readonly long long read
     cdef readonly bint full
+    cdef bint exact
     cdef readonly Py_ssize_t batches
 
     cdef int _take(
         self, const unsigned char* p, Py_ssize_t pos, Py_ssize_t end, const long long* row
     ) noexcept nogil
+    cdef void _put_all(self) noexcept nogil
     cdef void _done(self, const long long* row) noexcept nogil
     cdef int _run(
         self,

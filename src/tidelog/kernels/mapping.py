@@ -5,6 +5,9 @@ Records below the offset at which the dirty part begins are passed over, and so 
 pass ends at the first record with a key that comes when the map is full, even if its key is there: that is
 Kafka's rule, and it makes the round end where Kafka's does. `latest` is how far the map tells: the last
 record put in, or the end of the last batch that was gone through.
+
+Records of small batches wait until there are 64 of them: their slots of the map are being fetched meanwhile.
+Where the map might become full, each batch is put in before the next is read: then its end is the right one.
 """
 
 import cython
@@ -15,12 +18,12 @@ if cython.compiled:
         NO_ROOM,
         UNUSUAL,
     )
-    from cython.cimports.tidelog.kernels.keyed import HAS_KEY, Chunk, check_batch, row_of
+    from cython.cimports.tidelog.kernels.keyed import CHUNK, HAS_KEY, Chunk, check_batch, row_of
     from cython.cimports.tidelog.kernels.keymap import KeyMap
     from cython.cimports.tidelog.kernels.scratch import Scratch
 else:
     from tidelog.kernels.faults import COUNT_MISMATCH, NO_ROOM, UNUSUAL
-    from tidelog.kernels.keyed import HAS_KEY, Chunk, check_batch, row_of
+    from tidelog.kernels.keyed import CHUNK, HAS_KEY, Chunk, check_batch, row_of
     from tidelog.kernels.keymap import KeyMap
     from tidelog.kernels.scratch import Scratch
 
@@ -50,6 +53,7 @@ class Mapper:
         self.latest = latest
         self.read = 0
         self.full = False
+        self.exact = False
         self.batches = 0
 
     if not cython.compiled:
@@ -58,31 +62,45 @@ class Mapper:
     def _take(self, p, pos, end, row):
         """The records p[pos:end] of one batch; 0 or the fault."""
         left: cython.longlong = row[12]
-        i: cython.Py_ssize_t
+        before: cython.Py_ssize_t
         fault: cython.int
         if left < 0 or left > (end - pos) // _MIN_RECORD:
             return COUNT_MISMATCH
-        if not self.keymap.has_room(left):
+        if not self.keymap.has_room(left + self.chunk.n):
             return NO_ROOM
+        if self.keymap.size + self.chunk.n + left > self.limit:
+            self._put_all()
+            self.exact = True
         self.chunk.pos = pos
         while left > 0:
+            before = self.chunk.n
             fault = self.chunk.read(p, end, left, row, self.keymap)
             if fault != 0:
                 return fault
-            for i in range(self.chunk.n):
-                if (
-                    self.chunk.records[i].kind & HAS_KEY
-                    and self.chunk.records[i].offset >= self.start
-                    and self.chunk.records[i].offset >= 0
-                ):
-                    if self.keymap.size >= self.limit:
-                        self.full = True
-                        return 0
-                    self.keymap.put(self.chunk.records[i].hash, self.chunk.records[i].offset)
-                    self.latest = self.chunk.records[i].offset
-                self.read += 1
-            left -= self.chunk.n
+            left -= self.chunk.n - before
+            if self.exact or self.chunk.n == CHUNK:
+                self._put_all()
+            if self.full:
+                return 0
         return COUNT_MISMATCH if row[12] > 0 and self.chunk.pos != end else 0
+
+    def _put_all(self):
+        """Put the records that wait into the map."""
+        i: cython.Py_ssize_t
+        for i in range(self.chunk.n):
+            if (
+                self.chunk.records[i].kind & HAS_KEY
+                and self.chunk.records[i].offset >= self.start
+                and self.chunk.records[i].offset >= 0
+            ):
+                if self.keymap.size >= self.limit:
+                    self.full = True
+                    break
+                self.keymap.put(self.chunk.records[i].hash, self.chunk.records[i].offset)
+                if self.exact:  # else batches behind it may have been read
+                    self.latest = self.chunk.records[i].offset
+            self.read += 1
+        self.chunk.n = 0
 
     def _done(self, row):
         """A batch was gone through."""
@@ -139,8 +157,10 @@ class Mapper:
         if cython.compiled:
             with cython.nogil:
                 fault = self._run(cython.address(buf[0]), len(buf), rows, skip, origin, scratch)
+                self._put_all()
         else:
             fault = self._run(memoryview(buf), len(buf), rows, skip, origin, scratch)
+            self._put_all()
         return fault
 
     def take(
@@ -156,11 +176,13 @@ class Mapper:
                     fault = self._take(cython.address(payload[0]), 0, len(payload), cython.address(row[0]))
                 elif row[12] != 0:
                     fault = COUNT_MISMATCH
+                self._put_all()
                 if fault == 0:
                     self._done(cython.address(row[0]))
         else:
             row = row.tolist()
             fault = self._take(memoryview(payload), 0, len(payload), row)
+            self._put_all()
             if fault == 0:
                 self._done(row)
         return fault

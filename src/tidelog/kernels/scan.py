@@ -26,43 +26,28 @@ else:
     from tidelog.kernels.faults import BAD_LENGTH, CHECKSUM, TORN, UNKNOWN_MAGIC
 
 _Row = cython.typedef(cython.pointer[cython.longlong])
-_SIGN32 = cython.declare(cython.longlong, 0x80000000)  # a literal this large would be a Python object
 
 
-def i16(p, i):
-    """The big-endian number at p[i:i+2]."""
-    v: cython.longlong = (cython.cast(cython.longlong, p[i]) << 8) | p[i + 1]
-    return (v ^ 0x8000) - 0x8000
+if not cython.compiled:  # in scan.pxd they are inlined
 
+    def i16(p, i):
+        """The big-endian number at p[i:i+2]."""
+        return int.from_bytes(p[i : i + 2], "big", signed=True)
 
-def u32(p, i):
-    """The big-endian number without sign at p[i:i+4]."""
-    return (
-        (cython.cast(cython.uint, p[i]) << 24)
-        | (cython.cast(cython.uint, p[i + 1]) << 16)
-        | (cython.cast(cython.uint, p[i + 2]) << 8)
-        | cython.cast(cython.uint, p[i + 3])
-    )
+    def u32(p, i):
+        """The big-endian number without sign at p[i:i+4]."""
+        return int.from_bytes(p[i : i + 4], "big")
 
+    def i32(p, i):
+        """The big-endian number at p[i:i+4]."""
+        return int.from_bytes(p[i : i + 4], "big", signed=True)
 
-def i32(p, i):
-    """The big-endian number at p[i:i+4]."""
-    v: cython.longlong = u32(p, i)
-    return (v ^ _SIGN32) - _SIGN32
+    def i64(p, i):
+        """The big-endian number at p[i:i+8]."""
+        return int.from_bytes(p[i : i + 8], "big", signed=True)
 
-
-def i64(p, i):
-    """The big-endian number at p[i:i+8]."""
-    return (i32(p, i) << 32) | u32(p, i + 4)
-
-
-def wrapping_add(a, b):
-    """a + b as Java adds longs."""
-    if cython.compiled:
-        return cython.cast(
-            cython.longlong, cython.cast(cython.ulonglong, a) + cython.cast(cython.ulonglong, b)
-        )
-    else:
+    def wrapping_add(a, b):
+        """a + b as Java adds longs."""
         return ((a + b + 2**63) & (2**64 - 1)) - 2**63
 
 

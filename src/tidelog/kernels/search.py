@@ -47,14 +47,10 @@ def _i32(p: cython.const[cython.uchar][::1], i: cython.Py_ssize_t) -> cython.lon
 
 @cython.cclass
 class Entries:
-    """The entries in `buffer`; the first `count` of its slots are in use."""
+    """The entries in `buffer`; the first `count` of its slots are in use.
 
-    _read: cython.const[cython.uchar][::1]
-    _write: cython.uchar[::1]
-    _size: cython.Py_ssize_t
-    _count: cython.Py_ssize_t
-    _capacity: cython.Py_ssize_t
-    _writable: cython.bint
+    `room` says for how many more the disk has promised space; whoever has asked the disk sets it.
+    """
 
     def __init__(
         self, buffer, entry_size: cython.Py_ssize_t, count: cython.Py_ssize_t, writable: cython.bint
@@ -75,6 +71,7 @@ class Entries:
         self._writable = writable
         self._capacity = size // self._size
         self._count = count
+        self.room = 0
 
     @property
     def count(self):
@@ -91,13 +88,26 @@ class Entries:
         if count < 0 or count > self._count:
             raise ValueError("cannot truncate to more entries than there are")
         self._count = count
+        self.room = 0
 
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def fits(self, key: cython.longlong, value: cython.longlong, slots: cython.Py_ssize_t) -> cython.bint:
+        """Whether there is room for `slots` entries and this one continues the last one."""
+        if not self._writable or self.room < slots or self._capacity - self._count < slots:
+            return False
+        last: cython.Py_ssize_t = self._count - 1
+        return last < 0 or (key > self._key(last) and value >= self._value(last))
+
+    @cython.ccall
+    @cython.exceptval(check=False)
     def append(self, key: cython.longlong, value: cython.longlong) -> cython.bint:
         """Store an entry in the next slot, then count it; False where there is no slot."""
         if not self._writable or self._count >= self._capacity:
             return False
         self._store(self._count, key, value)
         self._count += 1
+        self.room -= 1
         return True
 
     def append_many(
@@ -113,6 +123,7 @@ class Entries:
         for i in range(n):
             self._store(self._count + i, keys[i], values[i])
         self._count += n
+        self.room -= n
         return True
 
     @cython.cfunc

@@ -3,6 +3,7 @@ import numpy.typing as npt
 from _typeshed import ReadableBuffer
 
 class Entries:
+    room: int
     def __init__(self, buffer: ReadableBuffer, entry_size: int, count: int, writable: bool) -> None: ...
     def swap(self, buffer: ReadableBuffer, count: int, writable: bool) -> None: ...
     @property

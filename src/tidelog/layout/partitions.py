@@ -14,17 +14,23 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from tidelog.errors import InvalidInputError
 from tidelog.storage import FileSystem
+from tidelog.storage.files import parent
 from tidelog.storage.names import (
+    LEADER_EPOCH_FILE,
+    META_PROPERTIES_FILE,
+    PARTITION_METADATA_FILE,
     SEGMENT_FILES,
     FileKind,
     SegmentFileName,
     Transient,
     format_segment_file,
+    parse_partition_directory,
     parse_segment_file,
 )
 
-__all__ = ["PartitionFiles", "SegmentFiles", "list_partition", "log_sizes"]
+__all__ = ["PartitionFiles", "SegmentFiles", "check_no_partition", "list_partition", "log_sizes"]
 
 _SEGMENT_KINDS = frozenset(SEGMENT_FILES)
 _DIGITS = 20
@@ -156,3 +162,28 @@ def log_sizes(fs: FileSystem, path: str, files: PartitionFiles | None = None) ->
     """The bytes of a partition's log files, by base offset."""
     listed = list_partition(fs, path) if files is None else files
     return {one.base_offset: fs.stat(f"{path}/{one.log_name}").size for one in listed.segments}
+
+
+def check_no_partition(fs: FileSystem, path: str) -> None:
+    """Refuse a partition's directory where a root is wanted."""
+    name = path.rstrip("/").rpartition("/")[2]
+    try:
+        partition = parse_partition_directory(name).topic_partition
+    except InvalidInputError:
+        return
+    root = parent(path)
+    if fs.exists(f"{path}/{META_PROPERTIES_FILE}"):
+        return
+    if fs.exists(f"{root}/{META_PROPERTIES_FILE}") or _is_partition(fs, path):
+        raise InvalidInputError(
+            f"{path} is the directory of a partition, not a root. Open its root, {root}, and ask it for "
+            f"partition({partition.topic!r}, {partition.partition}); tidelog.scan({path!r}) reads it as it is"
+        )
+
+
+def _is_partition(fs: FileSystem, path: str) -> bool:
+    """Whether a directory has a partition's files in it."""
+    if not fs.exists(path) or not fs.stat(path).is_directory:
+        return False
+    files = list_partition(fs, path)
+    return bool(files.parsed) or not {PARTITION_METADATA_FILE, LEADER_EPOCH_FILE}.isdisjoint(files.names)

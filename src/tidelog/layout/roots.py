@@ -37,7 +37,7 @@ from tidelog.storage import (
     read_offset_checkpoint,
     write_offset_checkpoint,
 )
-from tidelog.storage.files import make_directories, parent
+from tidelog.storage.files import make_directories
 from tidelog.storage.forks import watch
 from tidelog.storage.local import LINK_REFUSED
 from tidelog.storage.lock import RootLock
@@ -53,9 +53,7 @@ from tidelog.storage.metadata import (
 from tidelog.storage.names import (
     CLEAN_SHUTDOWN_FILE,
     CLUSTER_METADATA_TOPIC,
-    LEADER_EPOCH_FILE,
     META_PROPERTIES_FILE,
-    PARTITION_METADATA_FILE,
     DirectoryState,
     FileKind,
     PartitionDirectoryName,
@@ -74,7 +72,7 @@ __all__ = [
     "RootFacts",
     "Skipped",
     "check_clean",
-    "check_no_partition",
+    "check_holdable",
     "hold_root",
     "look_at",
     "read_checkpoint",
@@ -145,7 +143,7 @@ class RootFacts:
     meta: MetaProperties | None
     """What `meta.properties` says; None if there is none: nobody's root."""
     clean: bool
-    """Whether it was left in order."""
+    """Whether it was closed cleanly."""
     broker_epoch: int
     """What the clean-shutdown file says."""
     directories: Mapping[str, PartitionDirectoryName]
@@ -272,36 +270,16 @@ def check_clean(fs: FileSystem, facts: RootFacts) -> None:
     names = unclean(fs, facts)
     if names:
         raise UncleanShutdownError(
-            f"{facts.path} was not closed in order (it has no {CLEAN_SHUTDOWN_FILE}): its {len(names)} logs "
+            f"{facts.path} was not closed cleanly (it has no {CLEAN_SHUTDOWN_FILE}): its {len(names)} logs "
             "must be recovered first, which cuts off what is damaged at their ends. See what that would do "
             f"with `tidelog recover --dry-run {facts.path}`, then run `tidelog recover {facts.path}`, or "
             "open it with recover=True"
         )
 
 
-def check_no_partition(fs: FileSystem, path: str) -> None:
-    """Refuse a partition's directory where a root is wanted."""
-    name = path.rstrip("/").rpartition("/")[2]
-    try:
-        partition = parse_partition_directory(name).topic_partition
-    except InvalidInputError:
-        return
-    root = parent(path)
-    if fs.exists(f"{path}/{META_PROPERTIES_FILE}"):
-        return
-    if fs.exists(f"{root}/{META_PROPERTIES_FILE}") or _is_partition(fs, path):
-        raise InvalidInputError(
-            f"{path} is the directory of a partition, not a root. Open its root, {root}, and ask it for "
-            f"partition({partition.topic!r}, {partition.partition}); tidelog.scan({path!r}) reads it as it is"
-        )
-
-
-def _is_partition(fs: FileSystem, path: str) -> bool:
-    """Whether a directory has a partition's files in it."""
-    if not fs.exists(path) or not fs.stat(path).is_directory:
-        return False
-    files = list_partition(fs, path)
-    return bool(files.parsed) or not {PARTITION_METADATA_FILE, LEADER_EPOCH_FILE}.isdisjoint(files.names)
+def check_holdable(facts: RootFacts) -> None:
+    """Refuse a root that could not be held, because its meta.properties does not tell whose it is."""
+    _identity(facts, None, None)
 
 
 def _was_written_to(fs: FileSystem, path: str) -> bool:

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tidelog.errors import InvalidInputError
+from tidelog.kernels.shared import EpochFields
 from tidelog.records.batches import BatchTable
 from tidelog.storage import Directory, EpochEntry, read_file
 from tidelog.storage.checkpoints import format_epochs, parse_epochs
@@ -42,13 +43,13 @@ class EpochEndOffset(NamedTuple):
     end_offset: int
 
 
-class LeaderEpochCache:
+class LeaderEpochCache(EpochFields):
     """The leader epochs of one log."""
 
-    __slots__ = ("_entries",)
+    __slots__ = ()
 
     def __init__(self, entries: Iterable[EpochEntry] = ()) -> None:
-        self._entries: tuple[EpochEntry, ...] = ()
+        super().__init__()
         for entry in entries:
             self.assign(entry.epoch, entry.start_offset)
 

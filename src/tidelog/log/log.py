@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Self, Unpack
 
 from tidelog.config import LogConfig
 from tidelog.errors import InvalidInputError
+from tidelog.kernels.appender import short_way_first
 from tidelog.log import flushing, truncation
 from tidelog.log.append import appending, linking
 from tidelog.log.append.incoming import AppendOptions, Incoming
@@ -163,7 +164,7 @@ class Log(LogReader):
             return state.view.offsets.high_watermark.message_offset
 
     def maybe_increment_high_watermark(self, offset: LogOffsetMetadata | int) -> LogOffsetMetadata | None:
-        """Raise the high watermark, not past the log end; the old one, or None if it did not move.
+        """Raise the high watermark, at most to the log end. Returns the old one, or None if it did not move.
 
         The same offset on a newer segment counts as higher.
         """
@@ -179,7 +180,7 @@ class Log(LogReader):
             return before.high_watermark
 
     def offset_snapshot(self) -> LogOffsets:
-        """All offsets, with their places on disk."""
+        """All offsets, with their positions on disk."""
         with self._state.lock:
             self._complete_places()
             return self._state.view.offsets
@@ -196,19 +197,20 @@ class Log(LogReader):
             self._state.publish_offsets(view.offsets.with_places(found_mark, found))
 
     def maybe_increment_log_start_offset(self, offset: int) -> bool:
-        """Raise the log start, not past the high watermark; whether it moved. Segments stay until deleted."""
+        """Raise the log start, at most to the high watermark. Returns whether it moved; deletes nothing."""
         with self._state.lock:
             self._state.check_writable()
             return deletion.raise_log_start(self._state, offset)
 
     def delete_records(self, before_offset: int) -> int:
-        """Move the log start to an offset (up to the high watermark); where it is then."""
+        """Raise the log start to an offset, at most the high watermark. Returns the new log start."""
         with self._state.lock:
             self.maybe_increment_log_start_offset(before_offset)
             return self._state.view.offsets.log_start
 
     # Writing
 
+    @short_way_first
     def append_as_leader(
         self,
         records: Incoming,
@@ -225,10 +227,6 @@ class Log(LogReader):
         before are not written again: the result has the offsets of their first append. `transaction_version`
         is needed for a coordinator's markers.
         """
-        if type(records) is bytes and origin is _CLIENT and not options and self._short_way is not None:
-            appended: AppendResult | None = self._short_way.append(records, leader_epoch)
-            if appended is not None:
-                return appended
         return appending.append_as_leader(
             self._state, records, leader_epoch, origin, transaction_version, options
         )
@@ -253,7 +251,7 @@ class Log(LogReader):
         return result
 
     def append_as_follower(self, data: Buffer, leader_epoch: int = (1 << 31) - 1) -> AppendResult:
-        """Append batches with the offsets they have, up to the first of a later epoch than `leader_epoch`."""
+        """Append batches with their offsets, up to the first one of an epoch later than `leader_epoch`."""
         return appending.append_as_follower(self._state, data, leader_epoch)
 
     def link_segment(self, staged: Directory, table: BatchTable, leader_epoch: int) -> bool:
@@ -266,7 +264,7 @@ class Log(LogReader):
             return linking.link_segment(self._state, staged, table.rows, leader_epoch)
 
     def roll(self, expected_next_offset: int = 0) -> None:
-        """Begin a new segment at the log end, or at an offset past it."""
+        """Start a new segment at the log end, or at an offset past it."""
         with self._state.lock:
             self._state.check_writable()
             rolling.roll(self._state, expected_next_offset)
@@ -281,7 +279,7 @@ class Log(LogReader):
 
     @property
     def truncations(self) -> int:
-        """How often it was truncated, for code that works on its segments."""
+        """How often the log was truncated, for code that works on its segments."""
         return self._state.truncations
 
     def truncate_to(self, offset: int) -> bool:
@@ -319,7 +317,7 @@ class Log(LogReader):
     # Epochs and producers
 
     def assign_epoch_start_offset(self, leader_epoch: int, start_offset: int) -> None:
-        """Note that a leader epoch begins, before anything is written in it."""
+        """Record that a leader epoch starts, before anything is written in it."""
         with self._state.lock:
             self._state.check_writable()
             with self._state.changing_files("writing the epochs of"):
@@ -327,28 +325,28 @@ class Log(LogReader):
 
     @property
     def active_producers(self) -> dict[int, ProducerState]:
-        """What is remembered of each producer, by id."""
+        """The state of each producer, by id."""
         with self._state.lock:
             return dict(self._state.producers.producers)
 
     def producer(self, producer_id: int) -> ProducerState | None:
-        """What is remembered of one producer."""
+        """The state of one producer."""
         with self._state.lock:
             return self._state.producers.producers.get(producer_id)
 
     @property
     def producer_snapshot_offsets(self) -> Sequence[int]:
-        """The offsets of the snapshots there are."""
+        """The offsets of the producer snapshots."""
         with self._state.lock:
             return self._state.producers.snapshot_offsets
 
     def remove_expired_producers(self, now_ms: int | None = None) -> None:
-        """Forget producers that have been silent for longer than `producer_id_expiration_ms`."""
+        """Remove producers that have been idle for longer than `producer_id_expiration_ms`."""
         with self._state.lock:
             self._state.producers.remove_expired_producers(self._state.now_ms() if now_ms is None else now_ms)
 
     def has_late_transaction(self, now_ms: int | None = None) -> bool:
-        """Whether a transaction has been open for longer than any may take."""
+        """Whether a transaction has been open for longer than the maximum."""
         with self._state.lock:
             return self._state.producers.has_late_transaction(
                 self._state.now_ms() if now_ms is None else now_ms
@@ -364,7 +362,7 @@ class Log(LogReader):
     # As a whole
 
     def update_config(self, config: LogConfig) -> LogConfig:
-        """Another configuration from now on; the old one. The active segment keeps its index sizes."""
+        """Change the configuration. Returns the old one. The active segment keeps its index sizes."""
         with self._state.lock:
             before = self._state.config
             self._state.set_config(config)
@@ -416,7 +414,7 @@ class Log(LogReader):
                 state.directory.move(Path(state.directory.path).with_name(name))
 
     def delete(self) -> None:
-        """Delete the log with its directory, open or closed; who reads keeps what is mapped."""
+        """Delete the log and its directory, open or closed. Readers keep what they have mapped."""
         state = self._state
         with state.lock, state.sync_lock:
             state.mark_closed()

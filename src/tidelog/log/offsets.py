@@ -50,7 +50,7 @@ class LogOffsetMetadata(NamedTuple):
     def position_diff(self, other: LogOffsetMetadata) -> int:
         """Bytes from `other` to this offset; both must be known to lie on one segment."""
         if not self.on_same_segment(other):
-            raise InvalidInputError(f"{self} and {other} are not both known to lie on one segment")
+            raise InvalidInputError(f"{self} and {other} are not both known to lie in one segment")
         return self.relative_position_in_segment - other.relative_position_in_segment
 
     def __str__(self) -> str:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.config import LogConfig
 from tidelog.errors import LogClosedError, LogOfflineError
+from tidelog.kernels.locks import Lock
 from tidelog.kernels.published import Published
 from tidelog.log.epochs import EpochFile
 from tidelog.log.offsets import LogOffsetMetadata, LogOffsets
@@ -79,7 +80,7 @@ class LogState(Published):
         self.producers = parts.producers
         self.snapshots = parts.snapshots
         self.epochs = parts.epochs
-        self.lock = threading.RLock()
+        self.lock = Lock()
         """Held by whoever changes anything here but for `view`'s places."""
         self.active = view.segments.active
         self.sync_lock = threading.RLock()

@@ -24,9 +24,9 @@ message in it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -79,6 +79,8 @@ class Column:
     CRC = 13
     MARK = 14
     """For whoever works on the table; the scan leaves it as it is."""
+    WIDTH = 16
+    """How many numbers a row has; the last one is not used."""
 
 
 class _Field:
@@ -99,6 +101,11 @@ class BatchTable:
 
     def __init__(self, rows: Int64s) -> None:
         self.rows = rows
+
+    @classmethod
+    def joined(cls, rows: Iterable[Int64s]) -> Self:
+        """The rows of several tables as one; an empty table of none."""
+        return cls(np.concatenate([np.empty((0, Column.WIDTH), dtype=np.int64), *rows]))
 
     def __len__(self) -> int:
         """How many batches."""
@@ -136,6 +143,11 @@ class BatchTable:
     crc = _Field(Column.CRC, "Stored checksum.")
 
     @property
+    def offset_count(self) -> Int64s:
+        """How many offsets each batch covers, removed records counted."""
+        return self.last_offset - self.base_offset + 1
+
+    @property
     def codec(self) -> Int64s:
         """Codec id of each batch; values over 4 do not exist and are refused at decoding."""
         return self.attributes & 0x07
@@ -162,6 +174,8 @@ class BatchTable:
 
     def _flag(self, bit: int) -> npt.NDArray[np.bool_]:
         """Which batches have an attribute that only v2 knows."""
+        if not np.bitwise_or.reduce(self.attributes) & bit:  # nearly always: one look at a column is enough
+            return np.zeros(len(self), dtype=np.bool_)
         flags: npt.NDArray[np.bool_] = ((self.attributes & bit) != 0) & (self.magic == 2)
         return flags
 
@@ -234,7 +248,8 @@ def scan_batches(
     """
     view = memoryview(buffer).cast("B")
     end = len(view) if end is None else end
-    rows = np.empty((max(1, min(max_batches, (end - start) // MIN_BATCH_SIZE + 1)), 16), dtype=np.int64)
+    most = max(1, min(max_batches, (end - start) // MIN_BATCH_SIZE + 1))
+    rows = np.empty((most, Column.WIDTH), dtype=np.int64)
     n, stop, code = _kernel.scan(view, start, end, origin, rows, check_crc)
     if not code:
         return BatchScan(BatchTable(rows[:n]), stop, None)

@@ -123,14 +123,19 @@ def encode_batches(
     _check("now_ms", now, -1, _INT64_MAX)
     _check_producer(producer_id, producer_epoch, base_sequence, transactional, control)
     records = InputRecords.of(columns, now)
-    template = np.zeros(16, dtype=np.int64)
-    template[2] = _check("base_offset", base_offset, 0, _INT64_MAX - max(0, records.count - 1))
-    template[4] = _check("leader_epoch", leader_epoch, -1, _INT32_MAX)
-    template[6] = _attributes(codec, timestamp_type, transactional, control, delete_horizon_ms is not None)
-    template[7] = _check("delete_horizon_ms", delete_horizon_ms or 0, 0, _INT64_MAX)
-    template[8:12] = (now, producer_id, producer_epoch, base_sequence)
+    template = np.zeros(Column.WIDTH, dtype=np.int64)
+    largest = _INT64_MAX - max(0, records.count - 1)
+    template[Column.BASE_OFFSET] = _check("base_offset", base_offset, 0, largest)
+    template[Column.LEADER_EPOCH] = _check("leader_epoch", leader_epoch, -1, _INT32_MAX)
+    has_horizon = delete_horizon_ms is not None
+    template[Column.ATTRIBUTES] = _attributes(codec, timestamp_type, transactional, control, has_horizon)
+    template[Column.BASE_TIMESTAMP] = _check("delete_horizon_ms", delete_horizon_ms or 0, 0, _INT64_MAX)
+    template[Column.MAX_TIMESTAMP] = now
+    template[Column.PRODUCER_ID] = producer_id
+    template[Column.PRODUCER_EPOCH] = producer_epoch
+    template[Column.BASE_SEQUENCE] = base_sequence
     if not records.count:
-        return EncodedBatches(memoryview(b""), BatchTable(np.empty((0, 16), dtype=np.int64)))
+        return EncodedBatches(memoryview(b""), BatchTable.joined(()))
     plain = _encode(records, template, max_batch_records, max_batch_bytes, sealed=codec == Codec.NONE)
     return plain if codec == Codec.NONE else _compressed(plain, level)
 
@@ -140,7 +145,7 @@ def _encode(
 ) -> EncodedBatches:
     """All records in uncompressed batches; without headers if not `sealed`."""
     batches = _most_batches(records, max_records, max_bytes)
-    rows = np.empty((batches, 16), dtype=np.int64)
+    rows = np.empty((batches, Column.WIDTH), dtype=np.int64)
     buffer = pa.allocate_buffer(records.max_size + HEADER_SIZE * batches)
     out = np.frombuffer(buffer, dtype=np.uint8)
     found, used, fault, row = _kernel.encode(

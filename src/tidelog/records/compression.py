@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tidelog.errors import CompressionError, InvalidInputError, UnknownCodecError
-from tidelog.records.libraries import CodecLibrary, gzip_compressor, gzip_decompressor
+from tidelog.records.libraries import Library, gzip_compressor, gzip_decompressor
 from tidelog.types import Codec
 
 if TYPE_CHECKING:
@@ -46,9 +46,9 @@ __all__ = ["MAX_DECOMPRESSED", "compress", "decompress"]
 MAX_DECOMPRESSED = 1 << 30
 """The most bytes a payload may expand to, unless the caller says otherwise."""
 
-_lz4_block = CodecLibrary("lz4.block", codec="lz4", package="lz4")
-_xxhash = CodecLibrary("xxhash", codec="lz4", package="xxhash")
-_zstandard = CodecLibrary("zstandard", codec="zstd", package="zstandard")
+_lz4_block = Library("lz4.block", needed_by="lz4", package="lz4")
+_xxhash = Library("xxhash", needed_by="lz4", package="xxhash")
+_zstandard = Library("zstandard", needed_by="zstd", package="zstandard")
 
 _i32_be = struct.Struct(">i").unpack_from
 _u32_le = struct.Struct("<I").unpack_from
@@ -142,7 +142,7 @@ def _gunzip_member(data: memoryview, limit: int) -> tuple[bytes, bytes]:
     if len(content) > limit:
         raise _PastLimit
     if not member.eof:
-        raise CompressionError("gzip payload is cut short")
+        raise CompressionError("gzip payload is truncated")
     return content, member.unused_data
 
 
@@ -292,13 +292,13 @@ def _unlz4(data: memoryview, magic: int, limit: int) -> bytes:
     size = 0
     while True:
         if end - at < 4:
-            raise CompressionError("lz4 payload is cut short")
+            raise CompressionError("lz4 payload is truncated")
         word = _u32_le(data, at)[0]
         length = word & ~_LZ4_STORED
         at += 4
         if length == 0:
             if content_checksum and end - at < 4:
-                raise CompressionError("lz4 payload is cut short")
+                raise CompressionError("lz4 payload is truncated")
             break
         if length > largest or length + block_checksum > end - at:
             raise CompressionError(f"lz4 block of {length} bytes in a payload with {end - at} left")
@@ -331,7 +331,7 @@ def _lz4_descriptor(data: memoryview, magic: int) -> tuple[int, int, int, int]:
         raise CompressionError(f"lz4 block size {sizes:#04x} does not exist")
     at = 14 if flags & 0x08 else 6
     if at >= len(data):
-        raise CompressionError("lz4 payload is cut short")
+        raise CompressionError("lz4 payload is truncated")
     if magic > 0 and _header_checksum(data[4:at]) != data[at]:
         raise CompressionError("lz4 frame header does not match its checksum")
     largest = 1 << (2 * (sizes >> 4) + 8)
@@ -400,15 +400,15 @@ def _unzstd(data: memoryview, magic: int, limit: int) -> bytes:
     at, size, end = 0, 0, len(data)
     while at < end:
         if end - at < 8:
-            raise CompressionError("zstd payload is cut short")
+            raise CompressionError("zstd payload is truncated")
         word = _u32_le(data, at)[0]
         if word & 0xFFFFFFF0 == _ZSTD_SKIPPABLE:
             at += 8 + _u32_le(data, at + 4)[0]
             if at > end:
-                raise CompressionError("zstd payload is cut short")
+                raise CompressionError("zstd payload is truncated")
             continue
         if word != _ZSTD_MAGIC:
-            raise CompressionError("zstd payload holds bytes that are no frame")
+            raise CompressionError("zstd payload holds bytes that are not a frame")
         stop, most, claim = _zstd_walk(data, at)
         pieces.append(_unzstd_frame(data[at:stop], most, claim, limit - size))
         size += len(pieces[-1])
@@ -429,14 +429,14 @@ def _zstd_walk(data: memoryview, at: int) -> tuple[int, int, int]:
     end, most, last = len(data), 0, 0
     while not last:
         if end - pos < 3:
-            raise CompressionError("zstd payload is cut short")
+            raise CompressionError("zstd payload is truncated")
         header = data[pos] | data[pos + 1] << 8 | data[pos + 2] << 16
         last, kind, length = header & 1, header >> 1 & 3, header >> 3
         pos += 4 if kind == 1 else 3 + length
         most += _ZSTD_BLOCK if kind > 1 else length
     pos += descriptor & 4
     if pos > end:
-        raise CompressionError("zstd payload is cut short")
+        raise CompressionError("zstd payload is truncated")
     return pos, most, claim
 
 

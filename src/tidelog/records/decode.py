@@ -1,4 +1,4 @@
-"""Batches -> Arrow record batches: the ways to ask for them. How it is done: `records.chunks`."""
+"""Batches -> Arrow record batches: the functions to call. `records.chunks` does the work."""
 
 from __future__ import annotations
 

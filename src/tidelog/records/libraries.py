@@ -26,7 +26,7 @@ from tidelog.kernels import lz4 as _lz4
 from tidelog.kernels import scratch as _scratch
 
 __all__ = [
-    "CodecLibrary",
+    "Library",
     "function_address",
     "gzip_compressor",
     "gzip_decompressor",
@@ -39,12 +39,12 @@ _GZIP_WRAPPER = 31  # zlib's way to say: a gzip member, 32 KiB window
 _SLACK = 32  # kernels read in steps of as much
 
 
-class CodecLibrary:
-    """A module that a codec needs, imported when something of it is asked for."""
+class Library:
+    """A module that is imported when something of it is asked for; `needed_by` names the codec or feature."""
 
-    def __init__(self, module: str, *, codec: str, package: str) -> None:
+    def __init__(self, module: str, *, needed_by: str, package: str) -> None:
         self._module = module
-        self._codec = codec
+        self._needed_by = needed_by
         self._package = package
 
     def __getattr__(self, name: str) -> Any:
@@ -54,7 +54,7 @@ class CodecLibrary:
         except ImportError as error:
             package = self._package
             raise MissingLibraryError(
-                f"{self._codec} needs the package {package}, which cannot be imported: "
+                f"{self._needed_by} needs the package {package}, which cannot be imported: "
                 f"install it with pip install {package}"
             ) from error
         setattr(self, name, found)

@@ -1,4 +1,4 @@
-"""Single records, for people who have one: `Record` to write, `StoredRecord` as read back.
+"""Single records: `Record` to write, `StoredRecord` as read back.
 
 They are different types because they know different things: a record to write has no offset yet and may leave
 its timestamp to the log; a stored one has both, and what its batch says about it. Columns (`records.builder`,
@@ -77,7 +77,7 @@ class StoredRecord:
     partition: int = 0
 
     def to_record(self) -> Record:
-        """What one would write to have it again."""
+        """The record to write to get the same one again."""
         return Record(self.value, self.key, self.headers, self.timestamp)
 
 
@@ -132,7 +132,7 @@ _KEYS = ("value", "key", "headers", "timestamp")
 
 
 def as_record(row: RecordLike) -> Record:
-    """A record from what people have at hand; text becomes UTF-8.
+    """A record from a mapping, tuple, bytes or text; text becomes UTF-8.
 
     A mapping has the keys value, key, headers and timestamp; all are optional. A tuple is (key, value),
     (key, value, timestamp) or (key, value, timestamp, headers). Bytes or text alone are a value. Headers are
@@ -189,7 +189,7 @@ def to_arrow(records: Iterable[RecordLike]) -> pa.RecordBatch:
             for row in rows
         ]
     except AttributeError as error:
-        raise InvalidInputError(f"a record's headers is not what it should be: {error}") from error
+        raise InvalidInputError(f"a record's headers is not valid: {error}") from error
     columns: dict[str, tuple[list[Any], pa.DataType]] = {
         "key": ([row.key for row in rows], pa.binary()),
         "value": ([row.value for row in rows], pa.binary()),
@@ -201,7 +201,7 @@ def to_arrow(records: Iterable[RecordLike]) -> pa.RecordBatch:
         try:
             arrays.append(_column(values, kind))
         except (pa.ArrowException, OverflowError, TypeError) as error:
-            raise InvalidInputError(f"a record's {name} is not what it should be: {error}") from error
+            raise InvalidInputError(f"a record's {name} is not valid: {error}") from error
     return pa.RecordBatch.from_arrays(arrays, names=list(columns))
 
 

@@ -27,7 +27,15 @@ __all__ = ["MARK", "facts_json", "page"]
 MARK = "<!doctype html><!-- tidelog report -->"
 """What a page begins with."""
 
-_SCRIPTS = ("echarts.min.js", "shared.js", "charts.js", "overview.js", "closer.js", "report.js")
+_SCRIPTS = (
+    "echarts.min.js",
+    "exact.js",
+    "shared.js",
+    "charts.js",
+    "overview.js",
+    "closer.js",
+    "report.js",
+)
 _ESCAPED = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
 _INLINE_SCRIPT = re.compile(r"<script(?P<attributes>[^>]*)>(?P<text>.*?)</script>", re.DOTALL)
 

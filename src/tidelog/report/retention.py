@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidelog.cleanup import RetentionPlan
-from tidelog.cleanup.retention import RetentionReason, SegmentFacts
+from tidelog.cleanup.retention import RetainableSegment, RetentionReason
 from tidelog.config import LogConfig
 
 __all__ = ["Going", "forecast"]
@@ -34,7 +34,7 @@ class Going:
 
 
 def forecast(
-    segments: Sequence[SegmentFacts],
+    segments: Sequence[RetainableSegment],
     config: LogConfig,
     plan: RetentionPlan,
     *,
@@ -65,7 +65,7 @@ def forecast(
 
 
 def _due(
-    segment: SegmentFacts, size_after: int, config: LogConfig, now_ms: int, bytes_per_day: int
+    segment: RetainableSegment, size_after: int, config: LogConfig, now_ms: int, bytes_per_day: int
 ) -> tuple[int, RetentionReason] | None:
     """When a segment may go, without regard to those before it; None: never, as things are."""
     found = []

@@ -261,7 +261,7 @@ class _Made:
             row[Column.ATTRIBUTES] = (row[Column.ATTRIBUTES] & ~7) | self._edits.codec
         row[Column.SIZE] = HEADER_SIZE + len(records)
         self._parts += [bytes(HEADER_SIZE), records]
-        self._rows.append(row.reshape(1, 16))
+        self._rows.append(row.reshape(1, Column.WIDTH))
         self._from.append((first, last))
         self._new.append(True)
 
@@ -269,8 +269,7 @@ class _Made:
         """Compress and seal what was written; None if it is what was there."""
         window = self._window
         if not self._rows:
-            table = BatchTable(np.empty((0, 16), np.int64))
-            return EditedWindow(memoryview(b""), table, *self._told(decided, []))
+            return EditedWindow(memoryview(b""), BatchTable.joined(()), *self._told(decided, []))
         rows = np.concatenate(self._rows)
         rows[:, Column.POSITION] = np.cumsum(rows[:, Column.SIZE]) - rows[:, Column.SIZE]
         rows[:, Column.MARK] = 0

@@ -4,7 +4,7 @@
    rewrite or repair was cut short, is refused.
 2. Every segment is a task, which makes a new one beside the log if something in it changes (`segments`).
    Tasks run here, on threads, or on a cluster.
-3. The originals are kept in the quarantine, unless they are to be discarded (`keeping`).
+3. The originals are kept in the quarantine, unless they are to be discarded (`originals`).
 4. Partition by partition, the new segments are swapped in (`partitions`).
 5. The clean-shutdown file is put back.
 
@@ -33,7 +33,7 @@ from tidelog.manager.verification.root import partition_directories
 from tidelog.rewriting.batches import EditStats
 from tidelog.rewriting.edits import Edits
 from tidelog.rewriting.evidence import evidence
-from tidelog.rewriting.keeping import finish_run, keep_originals
+from tidelog.rewriting.originals import finish_run, keep_originals
 from tidelog.rewriting.partitions import OpenedAt, PartitionPlan, plan_partition, swap_in
 from tidelog.rewriting.segments import SegmentDone, SegmentTask, rewrite_segment
 from tidelog.storage import FileSystem

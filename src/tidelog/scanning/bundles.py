@@ -30,7 +30,7 @@ from tidelog.records.schema import Projection
 from tidelog.scanning.pieces import Bools, Int64s, Pieces, read_pieces
 from tidelog.scanning.tasks import NO_END, ScanTask
 from tidelog.storage.metadata import parse_partition_metadata
-from tidelog.storage.names import PARTITION_METADATA_FILE, parse_segment_file
+from tidelog.storage.names import PARTITION_METADATA_FILE
 from tidelog.storage.stretches import Stretch, read_stretches
 
 __all__ = ["BUNDLE_BYTES", "can_be_bundled", "read_bundle"]
@@ -191,7 +191,7 @@ class _Bundle:
 
 def _in_order(tasks: Sequence[ScanTask], pieces: Pieces, gapless: bool) -> Bools:
     """Which tasks have batches whose offsets are as their file's name and index tell."""
-    floors = np.array([_floor(one.log_name) for one in tasks], np.int64)
+    floors = np.array([one.base_offset for one in tasks], np.int64)
     limits = np.array([one.next_base for one in tasks], np.int64)
     known = np.array([one.first_last_offset for one in tasks], np.int64)
     from_start = np.array([one.start_position == 0 for one in tasks], np.bool_)
@@ -199,13 +199,6 @@ def _in_order(tasks: Sequence[ScanTask], pieces: Pieces, gapless: bool) -> Bools
     as_known = pieces.first_last_offsets() == known
     found &= as_known | (from_start if gapless else known == -1)
     return found
-
-
-@lru_cache(maxsize=1 << 10)
-def _floor(log_name: str) -> int:
-    """The lowest offset that a file can hold."""
-    name = parse_segment_file(log_name)
-    return 0 if name is None else name.offset
 
 
 def _of_their_topics(tasks: Sequence[ScanTask]) -> Bools:

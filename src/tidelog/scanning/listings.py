@@ -40,6 +40,7 @@ class _Listing:
     topic_id: uuid.UUID | None
     kinds: Mapping[int, frozenset[FileKind]]
     segments: tuple[SegmentFacts, ...]
+    missing_logs: tuple[int, ...]
 
     @property
     def is_sure(self) -> bool:
@@ -73,7 +74,9 @@ class Listings:
             return  # what is wrong with it is found when it is listed
         known = self._known.get(partition.url)
         if known is not None and known.state == state:
-            if known.is_sure and partition.recall(known.topic_id, known.kinds, known.segments):
+            if known.is_sure and partition.recall(
+                known.topic_id, known.kinds, known.segments, known.missing_logs
+            ):
                 known.segments = partition.segments
                 return
             first_seen = known.first_seen_ns
@@ -84,5 +87,11 @@ class Listings:
             self._known.pop(partition.url, None)
             return
         self._known[partition.url] = _Listing(
-            state, first_seen, now, partition.topic_id, partition.file_kinds, segments
+            state,
+            first_seen,
+            now,
+            partition.topic_id,
+            partition.file_kinds,
+            segments,
+            partition.missing_logs,
         )

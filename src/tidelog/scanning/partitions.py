@@ -15,7 +15,7 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TypeVar
@@ -24,7 +24,7 @@ from tidelog.errors import DataLossError, InvalidInputError
 from tidelog.index import OffsetIndex, TimeIndex
 from tidelog.layout.partitions import PartitionFiles
 from tidelog.layout.roots import warn_once
-from tidelog.scanning.roots import Root
+from tidelog.scanning.roots import RootView
 from tidelog.scanning.volumes import (
     FileView,
     RemoteVolume,
@@ -35,6 +35,7 @@ from tidelog.scanning.volumes import (
 )
 from tidelog.storage import Directory
 from tidelog.storage.files import parent
+from tidelog.storage.local import size_at
 from tidelog.storage.lock import holder_of
 from tidelog.storage.names import (
     CLUSTER_METADATA_TOPIC,
@@ -42,6 +43,7 @@ from tidelog.storage.names import (
     DirectoryState,
     FileKind,
     PartitionDirectoryName,
+    format_log_file,
     format_segment_file,
     is_internal_topic,
     parse_partition_directory,
@@ -55,10 +57,10 @@ __all__ = [
     "Paths",
     "SegmentFacts",
     "find_partitions",
-    "hold_roots",
     "in_words",
     "list_partitions",
     "look_steadily",
+    "reading_roots_once",
 ]
 
 Paths = str | Path | Iterable[str | Path]
@@ -88,7 +90,7 @@ class SegmentFacts:
     @property
     def log_name(self) -> str:
         """The log file's name."""
-        return format_segment_file(self.base_offset, FileKind.LOG)
+        return format_log_file(self.base_offset)
 
 
 class Partition:
@@ -98,7 +100,7 @@ class Partition:
         self,
         url: str,
         topic_partition: TopicPartition,
-        root: Root | None = None,
+        root: RootView | None = None,
         state: DirectoryState = DirectoryState.LIVE,
         listed: Callable[[], Mapping[str, int]] | None = None,
     ) -> None:
@@ -208,21 +210,22 @@ class Partition:
         topic_id: uuid.UUID | None,
         kinds: Mapping[int, frozenset[FileKind]],
         segments: tuple[SegmentFacts, ...],
+        missing: tuple[int, ...],
     ) -> bool:
-        """Take over a listing of a directory that has not changed since; the last segment may have.
+        """Take over a listing of a local directory that has not changed since; the last segment may have.
 
         False if that is gone: list it again.
         """
         if segments:
             last = segments[-1]
             try:
-                size = self.volume.size(last.log_name)
+                size = size_at(f"{self.url}/{last.log_name}")
             except FileNotFoundError:
                 return False
             if size != last.size:
-                segments = (*segments[:-1], replace(last, size=size))
+                segments = (*segments[:-1], SegmentFacts(last.base_offset, size, last.kinds))
         # As if they had been looked up: these are the names of cached properties.
-        self.__dict__.update(topic_id=topic_id, file_kinds=kinds, segments=segments)
+        self.__dict__.update(topic_id=topic_id, file_kinds=kinds, segments=segments, missing_logs=missing)
         return True
 
     def log_view(self, segment: SegmentFacts) -> FileView:
@@ -271,9 +274,8 @@ class Partition:
         if self.root is None:
             return first
         pending = self.root.pending(self.topic_partition)
-        if pending is not None:
-            return max(first, pending.log_start)
-        return max(first, self.root.log_starts.get(self.topic_partition, 0))
+        known = self.root.log_starts.get(self.topic_partition, 0) if pending is None else pending.log_start
+        return max(first, known)
 
     def published_end(self, log_end: int) -> int:
         """A log's end without what a bulk write that is not finished has added; asked after the end."""
@@ -336,7 +338,7 @@ def look_steadily(partition: Partition, look: Callable[[Partition], _T]) -> _T:
 
 
 @contextmanager
-def hold_roots(partitions: Iterable[Partition]) -> Iterator[None]:
+def reading_roots_once(partitions: Iterable[Partition]) -> Iterator[None]:
     """Within it, what their roots say of bulk writes is what they say now.
 
     That may be told of many partitions together where all that is read of their logs was read before:
@@ -345,7 +347,7 @@ def hold_roots(partitions: Iterable[Partition]) -> Iterator[None]:
     with ExitStack() as stack:
         for root in {id(each.root): each.root for each in partitions}.values():
             if root is not None:
-                stack.enter_context(root.held())
+                stack.enter_context(root.read_once())
         yield
 
 
@@ -434,12 +436,12 @@ def _partitions_at(url: str, marked: bool) -> Iterator[Partition]:
     # what a repair or rewrite keeps lies in a hidden directory of the partition
     if name is not None and not any(is_directory and entry[0] != "." for entry, is_directory in names):
         above = str(Path(url).resolve().parent) if is_local else url.rpartition("/")[0]
-        root = Root(above, has_journal=is_local)
+        root = RootView(above, has_journal=is_local)
         partition = _partition(url, name, root)
         partition.is_named = True
         yield partition
         return
-    root = Root(url, has_journal=is_local or (JOURNAL_FILE, False) in names)
+    root = RootView(url, has_journal=is_local or (JOURNAL_FILE, False) in names)
     found = [(entry, _partition_name(entry, marked)) for entry, is_directory in names if is_directory]
     tree = None if is_local or len(found) < _MANY_PARTITIONS else _Tree(url)
     for entry, name in found:
@@ -483,7 +485,7 @@ class _Tree:
 def _partition(
     url: str,
     name: PartitionDirectoryName,
-    root: Root,
+    root: RootView,
     listed: Callable[[], Mapping[str, int]] | None = None,
 ) -> Partition:
     is_live = name.state is DirectoryState.LIVE

@@ -45,8 +45,12 @@ class Axis:
 
     @property
     def edges(self) -> Floats:
-        """Where the columns begin and end."""
-        return np.linspace(self.start, max(self.end, self.start + 1), self.columns + 1)
+        """Where the columns begin and end, counted from `start`: large numbers are not exact as floats."""
+        return np.linspace(0, max(self.end - self.start, 1), self.columns + 1)
+
+    def place(self, numbers: Int64s) -> Floats:
+        """Numbers, counted from `start`; all negative ones are as -1."""
+        return (np.maximum(numbers, -1) - self.start).astype(np.float64)
 
     def column(self, number: int) -> int:
         """The column that a number lies in; the nearest one for what lies outside."""
@@ -154,7 +158,7 @@ def _look_at_indexes(
     if times.entries:
         stamps, _ = times.entries_array()
         seen.first_timestamp, seen.last_timestamp = int(stamps[0]), int(stamps[-1])
-    picture.entries[:] += np.histogram(offsets, picture.offsets.edges)[0]
+    picture.entries[:] += np.histogram(picture.offsets.place(offsets), picture.offsets.edges)[0]
 
 
 def _look_at_log(
@@ -239,7 +243,7 @@ def _note(table: BatchTable, expected: int, seen: SegmentPicture, picture: Pictu
     _spread(bases, last, counts, picture)
     if picture.times is not None:
         edges = picture.times.edges
-        stamped = np.clip(table.max_timestamp.astype(np.float64), edges[0], edges[-1])
+        stamped = np.clip(picture.times.place(table.max_timestamp), edges[0], edges[-1])
         picture.records_by_time[:] += np.histogram(stamped, edges, weights=counts)[0]
     return int(last[-1]) + 1
 
@@ -247,7 +251,8 @@ def _note(table: BatchTable, expected: int, seen: SegmentPicture, picture: Pictu
 def _spread(bases: Int64s, last: Int64s, counts: Int64s, picture: Picture) -> None:
     """Spread each batch's records over its offsets, and add up what falls into each column."""
     points = np.empty(2 * len(bases))
-    points[0::2], points[1::2] = bases, last + 1
+    points[0::2] = picture.offsets.place(bases)
+    points[1::2] = picture.offsets.place(last) + 1
     total = np.empty(2 * len(bases))
     total[1::2] = np.cumsum(counts)
     total[0::2] = total[1::2] - counts

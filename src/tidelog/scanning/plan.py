@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from operator import attrgetter
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -31,8 +31,7 @@ _base_offset = attrgetter("base_offset")
 Int64s = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
+class Stretch(NamedTuple):
     """Bytes [start, end) of a segment's log, from batch to batch; `is_last` if the log ends there."""
 
     segment: SegmentFacts

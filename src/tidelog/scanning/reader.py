@@ -11,6 +11,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -261,7 +262,8 @@ def _in_order(tasks: list[ScanTask], run: _Run, threads: int) -> Iterator[_Found
             except _Stopped:
                 return
             except BaseException as error:
-                put(target, error)
+                with suppress(_Stopped):
+                    put(target, error)
 
     workers = [threading.Thread(target=work, name=f"tidelog-scan-{n}", daemon=True) for n in range(threads)]
     for worker in workers:

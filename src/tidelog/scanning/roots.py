@@ -15,10 +15,10 @@ from tidelog.storage.local import state_of
 from tidelog.storage.write_journal import JOURNAL_FILE, PendingPartition, parse_journal
 from tidelog.types import TopicPartition
 
-__all__ = ["Root"]
+__all__ = ["RootView"]
 
 
-class Root:
+class RootView:
     """The directory that holds partitions: what its checkpoints say, each read at first use."""
 
     def __init__(self, url: str, *, has_journal: bool = True) -> None:
@@ -30,9 +30,9 @@ class Root:
         self._held: dict[TopicPartition, PendingPartition] | None = None
         self._pending_before = self._pending()  # before anything in here is looked at
 
-    def again(self) -> Root:
+    def again(self) -> RootView:
         """The same directory, to be looked at again."""
-        return Root(self.url, has_journal=self._has_journal)
+        return RootView(self.url, has_journal=self._has_journal)
 
     def pending(self, name: TopicPartition) -> PendingPartition | None:
         """How a partition was before a bulk write that is being published, or was left half published."""
@@ -40,7 +40,7 @@ class Root:
         return self._pending_before.get(name) or found.get(name)
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def read_once(self) -> Iterator[None]:
         """Within it the journal is what it is now: for many logs that were all read before."""
         _ = self.log_starts  # before the journal: a bulk write that is pending may raise them
         self._held = self._pending()

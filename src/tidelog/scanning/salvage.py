@@ -2,7 +2,7 @@
 
 1. As long as batches follow each other without a gap in bytes and offsets, they are decoded as they come.
 2. At anything else (damage, a leap in the offsets, a split that begins where no batch does) the whole segment
-   is surveyed (`survey`): what is sound in it does not depend on how it was split.
+   is surveyed (`soundness`): what is sound in it does not depend on how it was split.
 3. A task reads the batches that begin in its bytes and tells the losses that begin there. So each is told
    once, however many tasks it spans.
 4. A batch whose checksum holds and whose records do not decode is a loss, too. A file that has gone since the
@@ -30,7 +30,7 @@ from tidelog.records.schema import Projection
 from tidelog.records.windows import Window, read_windows
 from tidelog.scanning.changes import may_have_changed
 from tidelog.scanning.losses import Corrupt, Loss, log_loss
-from tidelog.scanning.survey import Gap, Sound, Survey, survey_segment
+from tidelog.scanning.soundness import Gap, Sound, Survey, survey_segment
 from tidelog.scanning.tasks import (
     NO_END,
     ScanTask,
@@ -42,6 +42,8 @@ from tidelog.scanning.tasks import (
     was_joined,
 )
 from tidelog.scanning.volumes import FileView, open_volume
+from tidelog.scanning.witness import index_bytes
+from tidelog.storage.names import FileKind
 
 __all__ = [
     "FILE_GONE",
@@ -330,8 +332,13 @@ def _survey(task: ScanTask, view: FileView) -> Survey:
         floor=task.base_offset,
         limit=task.next_base,
         is_last=task.next_base == NO_END,
+        index=index_bytes(lambda: open_volume(task.url).content(_index_name(task))),
         name=task.source,
     )
+
+
+def _index_name(task: ScanTask) -> str:
+    return task.log_name.removesuffix(FileKind.LOG.value) + FileKind.OFFSET_INDEX.value
 
 
 def _file_end(task: ScanTask, view: FileView) -> int:

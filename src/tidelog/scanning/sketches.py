@@ -11,11 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import xxhash
+
+from tidelog.records.libraries import Library
 
 __all__ = ["count_distinct", "merge", "sketch"]
 
 SIZE = 1024
+_xxhash = Library("xxhash", needed_by="counting distinct keys", package="xxhash")
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -23,7 +25,7 @@ Hashes = npt.NDArray[np.uint64]
 def sketch(values: pa.Array) -> Hashes:
     """The sketch of binary values; nulls do not count."""
     different = pc.unique(values).drop_null()
-    digest = xxhash.xxh3_64_intdigest
+    digest = _xxhash.xxh3_64_intdigest
     hashes = np.fromiter((digest(value) for value in different.to_pylist()), np.uint64, len(different))
     return merge([hashes])
 

@@ -38,7 +38,7 @@ class Split:
     @property
     def size(self) -> int:
         """Bytes to read."""
-        return sum(task.size for task in self.tasks)
+        return self.tasks[0].size if len(self.tasks) == 1 else sum(task.size for task in self.tasks)
 
     @property
     def topic(self) -> str:

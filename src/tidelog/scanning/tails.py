@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tidelog.scanning.partitions import Partition, hold_roots
+from tidelog.scanning.partitions import Partition, reading_roots_once
 from tidelog.scanning.pieces import read_pieces
 from tidelog.scanning.stability import LogTail, log_tail
 from tidelog.scanning.tasks import NO_END
@@ -28,7 +28,7 @@ def log_tails(
     """Look where logs end, as `log_tail` does; `known` has what an earlier look told of each."""
     found: list[LogTail] = []
     grown = _grown(partitions, known)
-    with hold_roots(partitions[at] for at in grown):
+    with reading_roots_once(partitions[at] for at in grown):
         starts = {at: partitions[at].log_start_offset for at in grown}
     for at, (partition, since) in enumerate(zip(partitions, known, strict=True)):
         tail = grown.get(at)

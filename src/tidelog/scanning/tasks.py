@@ -12,6 +12,8 @@ import time
 import uuid
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
+from operator import attrgetter
 
 import numpy as np
 import pyarrow as pa
@@ -84,7 +86,7 @@ class ScanTask:
 
     def __reduce__(self) -> tuple[type[ScanTask], tuple[object, ...]]:
         """Its fields, one after the other: thousands are pickled for a plan, and Python's own way is slow."""
-        return type(self), tuple(getattr(self, name) for name in self.__slots__)
+        return type(self), _fields_of(self)
 
     @property
     def size(self) -> int:
@@ -94,13 +96,21 @@ class ScanTask:
     @property
     def base_offset(self) -> int:
         """The lowest offset that the file can hold: its name says so."""
-        name = parse_segment_file(self.log_name)
-        return 0 if name is None else name.offset
+        return _named_offset(self.log_name)
 
     @property
     def source(self) -> str:
         """The file, for messages."""
         return f"{self.url}/{self.log_name}"
+
+
+_fields_of = attrgetter(*ScanTask.__slots__)
+
+
+@lru_cache(maxsize=1 << 10)
+def _named_offset(log_name: str) -> int:
+    name = parse_segment_file(log_name)
+    return 0 if name is None else name.offset
 
 
 def run_task(
@@ -153,7 +163,8 @@ def settled(task: ScanTask, view: FileView, windows: Iterator[Window]) -> Iterat
 
 
 def _told(task: ScanTask, view: FileView, error: CorruptRecordError) -> TidelogError:
-    is_changed = was_changed(
+    # Where segments were joined, or cut and written anew, the offsets of the planned next one bound nothing.
+    is_changed = was_joined(task) or was_changed(
         task.source,
         view,
         error,
@@ -161,8 +172,6 @@ def _told(task: ScanTask, view: FileView, error: CorruptRecordError) -> TidelogE
         lambda: open_view(task),
         range(task.base_offset, task.next_base),
     )
-    if not is_changed and isinstance(error, OffsetDisorderError):
-        is_changed = was_joined(task)  # then the offsets of the next segment bound nothing
     return changed_meanwhile(task) if is_changed else error
 
 

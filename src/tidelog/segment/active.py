@@ -32,9 +32,9 @@ from tidelog.errors import (
 )
 from tidelog.index import AbortedTxn, ActiveOffsetIndex, ActiveTimeIndex, TransactionIndex
 from tidelog.index.base import MAX_RELATIVE_OFFSET
-from tidelog.kernels.appender import Progress
 from tidelog.kernels.entries import index_entries
 from tidelog.kernels.lookup import END
+from tidelog.kernels.progress import Progress
 from tidelog.records.batches import BatchTable, Column
 from tidelog.segment.base import Segment
 from tidelog.segment.file import MAX_SIZE, LogFile
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 __all__ = ["ActiveSegment"]
 
 _NEVER = (1 << 63) - 1  # no offset is larger: stands for the last one where nothing can be appended
+_BOTH = 2  # entries that go with a batch: an offset's and a time's
 _FEW_ENTRIES = 16  # added one by one: checking arrays costs as much as so many checks
 
 
@@ -63,10 +64,8 @@ class ActiveSegment(Segment):
         "_clock",
         "_end",
         "_failure",
-        "_last_time",
         "_length",
         "_opened",
-        "_slots",
         "created_ms",
         "index_interval_bytes",
         "jitter_ms",
@@ -92,9 +91,8 @@ class ActiveSegment(Segment):
         self._clock = clock
         self._length = 0  # what a new file was preallocated to
         self._end = self.base_offset + MAX_RELATIVE_OFFSET
-        self.progress = Progress()
+        self.progress = Progress(config.index_interval_bytes)
         """Where the next append goes on from, and whether an index has no room for it (`index_full`)."""
-        self._slots = 0
         self._failure: BaseException | None = None
         self.created_ms = clock()
         """When the segment was made or opened, or last became empty."""
@@ -205,7 +203,7 @@ class ActiveSegment(Segment):
         last = self.offset_index.last_entry
         self.progress.last_offset = last.offset if self.offset_index.entries else self.base_offset - 1
         newest = self.time_index.last_entry
-        self._last_time = newest.timestamp
+        self.progress.last_time = newest.timestamp
         if self.size and not self.time_index.entries:
             with suppress(CorruptRecordError):  # to be recovered, which will find it
                 newest = self._read_largest()
@@ -264,42 +262,32 @@ class ActiveSegment(Segment):
             self._refuse(last)
         if position + size > MAX_SIZE:
             self._refuse_size(data, position, size)
-        largest = (progress.max_timestamp, progress.max_offset)
-        if timestamp > largest[0]:
-            largest = (timestamp, last)
-        indexed = progress.since > self.index_interval_bytes
-        timed = indexed and largest[0] > self._last_time
-        if indexed:
+        due = progress.due(timestamp)
+        if due:
             self.offset_index.reserve()
-            if timed:
+            if due == _BOTH:
                 self.time_index.reserve(2)  # the last slot is for the roll
         try:
             self._file.append(data, position, size)
         except BaseException as error:
             self.undo(error)
             raise
-        progress.last_offset = last
-        progress.max_timestamp, progress.max_offset = largest
+        progress.note(size, last, timestamp, due)
         if not position:
             self._begin(timestamp)
-        if indexed:
-            progress.since = size
+        if due:
             self.offset_index.append(last, position)
-            if timed:
-                self.time_index.maybe_append(*largest)
-                self._last_time = largest[0]
-            self._slots -= 1
-            if self._slots <= 0:
+            if due == _BOTH:
+                self.time_index.maybe_append(progress.max_timestamp, progress.max_offset)
+            if progress.slots <= 0:
                 self._count_slots()
-        else:
-            progress.since += size
 
     def _append_many(self, data: Buffer, batches: BatchTable) -> None:
         rows = batches.rows
         position = self._file.bytes.size
         stand = self.progress
         largest = stand.max_timestamp, stand.max_offset
-        progress = np.array([position, stand.last_offset, stand.since, *largest, self._last_time], np.int64)
+        progress = np.array([position, stand.last_offset, stand.since, *largest, stand.last_time], np.int64)
         offsets, times = np.empty((2, len(rows)), np.int64), np.empty((2, len(rows)), np.int64)
         taken, fault, some, fewer = index_entries(
             rows, self.base_offset, self.index_interval_bytes, progress, offsets, times
@@ -319,7 +307,7 @@ class ActiveSegment(Segment):
             raise
         if not position:
             self._begin(int(batches.max_timestamp[0]))
-        stand.last_offset, stand.since, self._last_time = last, since, last_time
+        stand.last_offset, stand.since, stand.last_time = last, since, last_time
         stand.max_timestamp, stand.max_offset = timestamp, offset
         self._add_entries(offsets[:, :some], times[:, :fewer])
         self._count_slots()
@@ -345,8 +333,8 @@ class ActiveSegment(Segment):
     def _count_slots(self) -> None:
         """Count the indexed batches that both indexes still have room for, and see whether one is full."""
         offsets, times = self.offset_index, self.time_index
-        self._slots = min(offsets.max_entries - offsets.entries, times.max_entries - 1 - times.entries)
-        self.progress.index_full = self._slots <= 0
+        slots = min(offsets.max_entries - offsets.entries, times.max_entries - 1 - times.entries)
+        self.progress.slots, self.progress.index_full = slots, slots <= 0
 
     def _begin(self, timestamp: int | None) -> None:
         """Note the first batch's timestamp; None: to be read when it is asked for."""
@@ -494,7 +482,7 @@ class ActiveSegment(Segment):
         finally:
             self._file.state.changes += 1
         self._begin(None)
-        self._last_time = self.time_index.last_entry.timestamp
+        self.progress.last_time = self.time_index.last_entry.timestamp
         self.progress.last_offset = rebuilding.last_offset
         self._count_slots()
         return before - sound

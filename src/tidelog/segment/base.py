@@ -238,16 +238,17 @@ class Segment(ABC):
 
     def find_offset_by_timestamp(self, timestamp: int, starting_offset: int) -> TimestampOffset | None:
         """The first record at or after `starting_offset` whose timestamp is not below `timestamp`."""
-        start, bound = 0, _NO_BOUND
-        if self._times_are_sound():
-            bound = self.time_index.lookup_offset(timestamp)
-            if bound < starting_offset:
-                bound = starting_offset
-            start = self._position(bound)
+        log = self._file.bytes
+        times, offsets = self.time_index._entries, self.offset_index._entries
+        if times is None or offsets is None or not self._times_are_sound():
+            times = self.time_index.opened() if self._times_are_sound() else None
+            offsets = self.offset_index.opened()
+        found = log.find_indexed_time(times, offsets, timestamp, starting_offset)
+        if found[0] == 0:
+            return make_pair(TimestampOffset, _TIMESTAMP_OFFSET, found[1], found[2])
+        start, bound = log.time_start(times, offsets, timestamp, starting_offset)
         while True:
-            found = self._file.bytes.find_time(start, bound, timestamp, starting_offset)
-            if found[0]:
-                found = self._ask(self._file.bytes.find_time, start, bound, timestamp, starting_offset)
+            found = self._ask(log.find_time, start, bound, timestamp, starting_offset)
             if found[0] == END:
                 return None
             if found[0] == 0:

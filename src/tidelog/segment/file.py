@@ -141,6 +141,10 @@ class LogFile:
         (self._writer or self._live()).pwrite(data, position)
         self.bytes.publish(position + size)
 
+    def write_back(self, position: int) -> None:
+        """Have the disk begin with what was published from `position` on."""
+        self._live().write_back(position, self.bytes.size - position)
+
     def _reserve(self, position: int, size: int) -> None:
         """Have the disk set space aside ahead of the writes to a file that is no longer small."""
         ahead = size + min(position // 8, _MAX_RESERVE)

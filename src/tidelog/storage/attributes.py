@@ -1,4 +1,4 @@
-"""Who may do what with a file, and its times: what a rename keeps and a copy has to be given."""
+"""Permissions, owner and times of files: a rename keeps them, a copy has to set them."""
 
 from __future__ import annotations
 

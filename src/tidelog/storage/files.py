@@ -131,6 +131,9 @@ class File(Protocol):
         Writes into it are cheaper. What was not used goes back with the next `truncate`.
         """
 
+    def write_back(self, position: int, n: int) -> None:
+        """Have the disk begin with these bytes, so that a later `sync` waits less. Promises nothing."""
+
     def sync(self) -> None:
         """Wait until the bytes and the length are on the disk."""
 

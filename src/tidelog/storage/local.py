@@ -45,6 +45,7 @@ __all__ = [
     "LocalMapping",
     "open_regular",
     "release_pages",
+    "size_at",
     "state_of",
 ]
 
@@ -71,6 +72,11 @@ _mremap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_
 
 _pwrite = getattr(_libc, "pwrite64", None)
 _pwrite_address = 0 if _pwrite is None else ctypes.cast(_pwrite, ctypes.c_void_p).value or 0
+
+_SYNC_FILE_RANGE_WRITE = 2
+_sync_file_range = getattr(_libc, "sync_file_range", None)
+if _sync_file_range is not None:
+    _sync_file_range.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
 
 _KEEP_SIZE = 1
 _fallocate = getattr(_libc, "fallocate64", None)
@@ -301,6 +307,12 @@ class LocalFile:
         handle = self._handle or self._live()
         return _fallocate is not None and _fallocate(handle.number, _KEEP_SIZE, position, n) == 0
 
+    def write_back(self, position: int, n: int) -> None:
+        """Have the disk begin with these bytes; does not wait, and promises nothing."""
+        handle = self._handle or self._live()
+        if _sync_file_range is not None and n > 0:
+            _sync_file_range(handle.number, position, n, _SYNC_FILE_RANGE_WRITE)
+
     def sync(self) -> None:
         """Wait until the bytes and the length are on the disk."""
         handle = self._handle or self._live()
@@ -352,6 +364,11 @@ class LocalFile:
     def close(self) -> None:
         """Release the file; calling it again is harmless."""
         self._handle = None
+
+
+def size_at(path: str) -> int:
+    """The length of the file at a path."""
+    return os.stat(path).st_size
 
 
 def state_of(path: str) -> FileState:

@@ -41,6 +41,7 @@ __all__ = [
     "SegmentFileName",
     "Transient",
     "colliding_topic",
+    "format_log_file",
     "format_partition_directory",
     "format_segment_file",
     "is_internal_topic",
@@ -142,6 +143,12 @@ def format_segment_file(offset: int, kind: FileKind, transient: Transient = Tran
     if not 0 <= offset <= _MAX_OFFSET:
         raise InvalidInputError(f"an offset in a file name is 0 to 2^63 - 1, not {offset}")
     return f"{offset:020d}{kind._value_}{transient._value_}"
+
+
+@lru_cache(maxsize=1 << 14)  # who follows thousands of logs asks for the same names over and over
+def format_log_file(base_offset: int) -> str:
+    """The name of a segment's log file."""
+    return format_segment_file(base_offset, FileKind.LOG)
 
 
 @lru_cache(maxsize=1 << 14)  # loading asks several times, and logs have the same names

@@ -204,7 +204,7 @@ def parse_journal(data: bytes, source: str) -> WriteJournal:
             {str(query): _number(time_ms, -_INT64 - 1) for query, time_ms in told.items()},
         )
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise InvalidIndexError(f"{source} is no journal of writes: {error}") from error
+        raise InvalidIndexError(f"{source} is not a journal of writes: {error}") from error
 
 
 def _parse_pending(content: dict[str, Any]) -> PendingWrite:

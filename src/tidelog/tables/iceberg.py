@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from tidelog.errors import DataLossError, InvalidInputError
 from tidelog.tables.changes import plain_path
-from tidelog.tables.iceberg_catalog import catalog_of, for_commits, load_table, with_ids
+from tidelog.tables.iceberg_catalog import asking, catalog_of, for_commits, load_table, with_ids
 from tidelog.tables.iceberg_offsets import NO_ID, OFFSETS, moved_offsets, offsets_text, parse_offsets
 from tidelog.tables.table import (
     BY_KEY_COLUMNS,
@@ -162,7 +162,12 @@ class Iceberg:
 
     def create(self, schema: pa.Schema) -> None:
         """Make the table, without rows, and its namespace."""
-        self._create_namespace(self._identifier.rpartition(".")[0])
+        with asking(self._catalog.name):
+            self._create_namespace(self._identifier.rpartition(".")[0])
+            self._create(schema)
+        self.refresh()
+
+    def _create(self, schema: pa.Schema) -> None:
         transaction = self._catalog.create_table_transaction(self._identifier, schema)
         with transaction.update_spec() as spec:
             for name in self._wanted_partitions:
@@ -178,7 +183,6 @@ class Iceberg:
             if self._catalog.table_exists(self._identifier):
                 raise overtaken(self.name) from None
             raise
-        self.refresh()
 
     def _create_namespace(self, namespace: str) -> None:
         try:
@@ -192,7 +196,7 @@ class Iceberg:
         from pyiceberg.exceptions import CommitFailedException
 
         def commit() -> None:
-            with self._there().update_schema() as update:
+            with asking(self._catalog.name), self._there().update_schema() as update:
                 update.union_by_name(schema)
 
         commit_to(self, commit, CommitFailedException)
@@ -250,7 +254,8 @@ class Iceberg:
                     snapshot.append_data_file(self._data_file(table, file))
                 for gone in self._facts(removed):
                     snapshot.delete_data_file(gone)
-            transaction.commit_transaction()
+            with asking(self._catalog.name):
+                transaction.commit_transaction()
 
         commit_to(self, commit, CommitFailedException, run)
 
@@ -308,7 +313,8 @@ class Iceberg:
                 snapshot.append_data_file(self._data_file(table, file))
             for gone in self._facts(removed):
                 snapshot.delete_data_file(gone)
-        transaction.commit_transaction()
+        with asking(self._catalog.name):
+            transaction.commit_transaction()
 
     def _facts(self, names: Sequence[str]) -> list[Any]:
         """pyiceberg's facts of files; LogLockedError if some are not there any more."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tidelog.errors import InvalidInputError
+from tidelog.errors import InvalidInputError, MissingLibraryError, TableCatalogError, TidelogError
 from tidelog.tables.types import normal
 
 if TYPE_CHECKING:
@@ -15,7 +16,15 @@ if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.table import Table as IcebergTable
 
-__all__ = ["catalog_of", "columns_with_ids", "for_commits", "load_iceberg", "load_table", "with_ids"]
+__all__ = [
+    "asking",
+    "catalog_of",
+    "columns_with_ids",
+    "for_commits",
+    "load_iceberg",
+    "load_table",
+    "with_ids",
+]
 
 _FIELD_ID = "PARQUET:field_id"
 _RETRIES = "commit.retry.num-retries"
@@ -41,12 +50,33 @@ def catalog_of(target: str, options: Mapping[str, str]) -> tuple[Catalog, str]:
     name, _, identifier = target.partition(".")
     if not name or "." not in identifier.strip("."):
         raise InvalidInputError(f"an Iceberg table is named catalog.namespace.table, not {target!r}")
-    try:
+    with asking(name):
         return load_catalog(name, **options), identifier
+
+
+@contextlib.contextmanager
+def asking(name: str) -> Iterator[None]:
+    """What a catalog's library raises, as an error of ours. Each has its own: Thrift, boto3, requests, ...
+
+    A commit that is refused is left as it is. So is an error of ours.
+    """
+    from pyiceberg.exceptions import CommitFailedException, NotInstalledError
+
+    try:
+        yield
+    except (TidelogError, CommitFailedException):
+        raise
+    except NotInstalledError as error:
+        raise MissingLibraryError(f"catalog {name}: {error}") from error
     except ValueError as error:
         raise InvalidInputError(
             f"catalog {name}: {error}; configure it in .pyiceberg.yaml, or give its properties "
-            "(--table-option uri=...)"
+            "(--table-option uri=..., warehouse=...)"
+        ) from error
+    except Exception as error:
+        told = next(iter(str(error).strip().splitlines()), "")
+        raise TableCatalogError(
+            f"catalog {name} does not answer, or refuses to: {type(error).__name__}: {told}"
         ) from error
 
 
@@ -54,10 +84,11 @@ def load_table(catalog: Catalog, identifier: str) -> IcebergTable | None:
     """A table of a catalog; None if there is none."""
     from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 
-    try:
-        return catalog.load_table(identifier)
-    except (NoSuchTableError, NoSuchNamespaceError):
-        return None
+    with asking(catalog.name):
+        try:
+            return catalog.load_table(identifier)
+        except (NoSuchTableError, NoSuchNamespaceError):
+            return None
 
 
 def for_commits(table: IcebergTable) -> IcebergTable:

@@ -147,6 +147,10 @@ class CrashFile:
         """Set disk space aside, of which there is no end here."""
         return True
 
+    def write_back(self, position: int, n: int) -> None:
+        """Nothing: any bytes that are not synced may or may not survive, here as elsewhere."""
+        self._live(writing=True)
+
     def sync(self) -> None:
         """Return when the bytes and the length are on the disk."""
         self._fs._record(Sync(self._live().number))

@@ -274,6 +274,10 @@ class FaultyFile:
             return False
         return self._inner.reserve(position, n)
 
+    def write_back(self, position: int, n: int) -> None:
+        """Have the disk begin with these bytes; that cannot fail."""
+        self._inner.write_back(position, n)
+
     def sync(self) -> None:
         """Wait until the bytes and the length are on the disk."""
         self._fs.check("sync", self.path, dropping=getattr(self._inner, "fail_sync", None))

@@ -1,4 +1,4 @@
-"""A pytest plugin, there as soon as tidelog is installed: stores and logs in a test's own directory.
+"""A pytest plugin that is installed with tidelog: stores and logs in the test's temporary directory.
 
     def test_orders(tidelog_store):
         tidelog_store.create_topic("orders", 3)
@@ -29,7 +29,7 @@ __all__ = ["kafka_broker", "pytest_configure", "tidelog_log", "tidelog_root", "t
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Say what the mark is for."""
+    """Register the marks."""
     config.addinivalue_line(
         "markers",
         "tidelog(topics=(), config=None): topics that `tidelog_store` begins with, by name or with their "
@@ -44,13 +44,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def tidelog_root(tmp_path: Path) -> Path:
-    """Where `tidelog_store` keeps its logs: a directory that is the test's own."""
+    """The directory of `tidelog_store`'s logs; each test has its own."""
     return tmp_path / "tidelog-root"
 
 
 @pytest.fixture
 def tidelog_store(request: pytest.FixtureRequest, tidelog_root: Path) -> Iterator[Store]:
-    """An open store; background work happens only when the test calls `run_due_tasks`. Closed in the end."""
+    """An open store; background work happens only when the test calls `run_due_tasks`. Closed at the end."""
     import tidelog
 
     mark = request.node.get_closest_marker("tidelog")
@@ -67,7 +67,7 @@ def tidelog_store(request: pytest.FixtureRequest, tidelog_root: Path) -> Iterato
 
 @pytest.fixture
 def tidelog_log(tmp_path: Path) -> Iterator[LogBuilder]:
-    """A builder of one partition's log, `test-0`. Closed in the end, if the test has not done so."""
+    """A builder of one partition's log, `test-0`. Closed at the end of the test."""
     from tidelog.testing.builders import LogBuilder
 
     with LogBuilder(tmp_path / "test-0") as builder:
@@ -76,7 +76,7 @@ def tidelog_log(tmp_path: Path) -> Iterator[LogBuilder]:
 
 @pytest.fixture
 def kafka_broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[TestBroker]:
-    """A Kafka broker on a free port of the loopback, in a directory of its own. Stopped in the end."""
+    """A Kafka broker on a free port of the loopback, in its own directory. Stopped at the end."""
     from tidelog.testing.brokers import start_broker
 
     mark = request.node.get_closest_marker("kafka_broker")

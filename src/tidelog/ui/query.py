@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tidelog.manager.upkeep.moments import parse_moment
+from tidelog.manager.upkeep.times import parse_moment
 from tidelog.scanning.bounds import AtTime, OffsetBound
 from tidelog.scanning.filters import RecordFilter
 from tidelog.types import TopicPartition

@@ -51,8 +51,8 @@ class UiServer:
         """Listen. Raises InvalidInputError for an address that other machines reach, unless `other_hosts`."""
         if not other_hosts and not is_loopback(host):
             raise InvalidInputError(
-                f"{host} can be reached from other machines, and whoever has the address reads every record: "
-                "listen on 127.0.0.1, or add --allow-other-hosts"
+                f"{host} can be reached from other machines, and anyone with the address can read every "
+                "record: listen on 127.0.0.1, or add --allow-other-hosts"
             )
         self._server = _Server(host, port)
         self.port = int(self._server.server_address[1])

@@ -135,7 +135,7 @@ def open_schemas(where: str | Path, options: Mapping[str, str] | None = None) ->
 
 def _local_files(root: Path) -> dict[str, str]:
     if not root.is_dir():
-        raise InvalidInputError(f"{root} is no directory of schemas, and no URL of a registry")
+        raise InvalidInputError(f"{root} is neither a directory of schemas nor the URL of a registry")
     return {
         path.relative_to(root).as_posix(): _text(str(path), path.read_bytes())
         for path in sorted(root.rglob("*"))

@@ -1,4 +1,4 @@
-"""What values or keys are: a format, and where their schemas come from."""
+"""How values or keys are encoded: a format, and where its schemas come from."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ import org.apache.kafka.storage.internals.utils.Throttler;
 /**
  * {"cases": [{"dir", "config", "log_start", "now_ms", "clean_at_ms", "first_dirty", "map_bytes", "load_factor", "rounds",
  * "copy_to"}]}:
- * opens each log as closed in order, takes all of it as replicated, rolls it, cleans it with Kafka's Cleaner from
+ * opens each log as closed cleanly, takes all of it as replicated, rolls it, cleans it with Kafka's Cleaner from
  * first_dirty (default: the log start) up to the last stable offset, in as many rounds as it takes (at most "rounds", if
  * given), closes it, and copies the directory to copy_to, if given. One line each: {"upper_bound", "end_offsets": [per round], "segments", "size", "invalid"}.
  */

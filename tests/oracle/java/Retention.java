@@ -5,7 +5,7 @@ import org.apache.kafka.storage.internals.log.LogSegment;
 import org.apache.kafka.storage.internals.log.UnifiedLog;
 
 /**
- * {"cases": [{"dir", "config", "log_start", "high_watermark", "now_ms"}]}: opens each log as closed in order, runs
+ * {"cases": [{"dir", "config", "log_start", "high_watermark", "now_ms"}]}: opens each log as closed cleanly, runs
  * Kafka's retention once and closes it. One line each: {"log_start_offset", "base_offsets": [...], "deleted"}.
  */
 public final class Retention {

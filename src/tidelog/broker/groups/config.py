@@ -1,4 +1,4 @@
-"""What the group coordinator can be told, under Kafka's keys."""
+"""The configuration of the group coordinator, under Kafka's keys."""
 
 from __future__ import annotations
 

@@ -12,13 +12,13 @@ import struct
 from collections.abc import Iterable
 from uuid import UUID
 
-import xxhash
-
 from tidelog.broker.effects import TopicView
+from tidelog.records.libraries import Library
 
 __all__ = ["metadata_hash"]
 
 _MAGIC = 0
+_xxhash = Library("xxhash", needed_by="the consumer group protocol", package="xxhash")
 
 
 def metadata_hash(names: Iterable[str], topics: TopicView) -> int:
@@ -36,9 +36,10 @@ def _topic_hash(name: str, topic_id: UUID, count: int) -> int:
     units = name.encode("utf-16-le", "surrogatepass")
     high, low = topic_id.int >> 64, topic_id.int & (1 << 64) - 1
     head = struct.pack("<BQQ", _MAGIC, high, low) + units + struct.pack("<i", len(units) // 2)
-    return xxhash.xxh3_64_intdigest(head + struct.pack(f"<{count + 1}i", count, *range(count)))
+    digest: int = _xxhash.xxh3_64_intdigest(head + struct.pack(f"<{count + 1}i", count, *range(count)))
+    return digest
 
 
 def _signed(data: bytes) -> int:
-    found = xxhash.xxh3_64_intdigest(data)
+    found: int = _xxhash.xxh3_64_intdigest(data)
     return found - (1 << 64) if found >> 63 else found

@@ -60,7 +60,7 @@ def parse(key: bytes, value: bytes | None) -> tuple[str, Transaction | None] | N
         return name, None
     told = record.value
     if told["transactionStatus"] not in set(TransactionState):
-        raise CorruptRecordError(f"{told['transactionStatus']} is no state of a transaction")
+        raise CorruptRecordError(f"{told['transactionStatus']} is not a state of a transaction")
     partitions = frozenset(
         (each["topic"], number)
         for each in told["transactionPartitions"] or ()

@@ -86,7 +86,7 @@ def read_header(frame: bytes) -> RequestHeader:
     try:
         client = None if size < 0 else frame[_HEAD.size : end].decode()
     except UnicodeDecodeError as error:
-        raise MalformedRequestError(f"the client id is no text: {error}") from None
+        raise MalformedRequestError(f"the client id is not text: {error}") from None
     return RequestHeader(key, version, correlation, client, end)
 
 

@@ -9,6 +9,7 @@ from tidelog.cli.actions.directories import check_target, existing_directory, pa
 from tidelog.cli.actions.loading import RootOptions
 from tidelog.cli.errors import UsageError
 from tidelog.cli.render.output import Cell, Column, Output
+from tidelog.cli.render.units import are, counted
 from tidelog.doctor.adopting import Adoption, adopt, plan_adoption
 from tidelog.manager.reconciling.outcome import Outcome
 from tidelog.manager.reconciling.rooting import run_job
@@ -77,8 +78,8 @@ def adopt_topic(
                 advance=progress.advance,
             )
     output.table(_COLUMNS, _rows(plan, outcomes))
-    verb = "would be" if dry_run else "is"
-    output.say(f"topic {plan.topic} {verb} adopted with {len(plan.jobs) + len(plan.missing)} partitions")
+    partitions = counted(len(plan.jobs) + len(plan.missing), "partition")
+    output.say(f"topic {plan.topic} {are(1, dry_run=dry_run)} adopted with {partitions}")
 
 
 def _groups_partitions(options: RootOptions) -> int:

@@ -14,10 +14,11 @@ import pyarrow as pa
 
 from tidelog.cli.actions.directories import live_partition, parse_settings
 from tidelog.cli.actions.inputs import InputOptions, read_records
-from tidelog.cli.actions.loading import RootOptions, check_ready, opened_root
+from tidelog.cli.actions.loading import RootOptions, check_new, check_ready, opened_root
 from tidelog.cli.errors import UsageError
 from tidelog.cli.interrupts import interruptible
 from tidelog.cli.render.output import Cell, Column, Output
+from tidelog.cli.render.units import are, counted
 from tidelog.config import LogConfig
 from tidelog.errors import InvalidInputError, LogError, UncleanShutdownError
 from tidelog.log import Log
@@ -132,7 +133,9 @@ class Destination:
             )
         if found is None and self.create is None:
             raise UsageError(f"{self.root} has no topic {self.topic!r}: create it with --create N")
-        found = found or TopicFacts(self.create or 1, LogConfig.from_properties(self.config, defaults))
+        if found is None:
+            check_new(self.root, self.topic, self.create or 1, options)
+            found = TopicFacts(self.create or 1, LogConfig.from_properties(self.config, defaults))
         if self.partition is not None and self.partition >= found.partitions:
             raise UsageError(
                 f"topic {self.topic!r} has {found.partitions} partitions, 0 to {found.partitions - 1}"
@@ -281,4 +284,4 @@ def _show(output: Output, counts: dict[TopicPartition, _Count], dry_run: bool) -
 
     output.table(_COLUMNS, [row(partition, counts[partition]) for partition in sorted(counts)])
     total = sum(count.records for count in counts.values())
-    output.say(f"{total} records {'would be' if dry_run else 'are'} appended")
+    output.say(f"{counted(total, 'record')} {are(total, dry_run=dry_run)} appended")

@@ -20,6 +20,7 @@ from tidelog.cli.actions.spark_upkeep import compact_on_spark, root_for_spark
 from tidelog.cli.errors import FOUND_WRONG, UsageError
 from tidelog.cli.interrupts import interruptible
 from tidelog.cli.render.output import Cell, Column, Output
+from tidelog.cli.render.units import counted
 from tidelog.manager.brokerconfig import BrokerConfig
 from tidelog.manager.metadata.files import home_of_metadata
 from tidelog.manager.upkeep.compacting import (
@@ -173,8 +174,8 @@ def _tell(rows: Iterable[_Row], request: Compaction, output: Output) -> int:
     output.table(_COMPACTED, cells())
     less = f" ({100 * (before - after) / before:.1f} % less)" if before else ""
     output.say(
-        f"{done - failed} logs compacted, {failed} failed, {len(request.names) - done} left alone; "
-        f"{before} bytes before, {after} after{less}"
+        f"{counted(done - failed, 'log')} compacted, {failed} failed, "
+        f"{len(request.names) - done} left alone; {before} bytes before, {after} after{less}"
     )
     return FOUND_WRONG if failed else 0
 
@@ -230,5 +231,5 @@ def _show(request: Compaction, output: Output) -> int:
             )
 
     output.table(_PLANNED, rows())
-    output.say(f"{logs} logs would be compacted, {size} bytes rewritten")
+    output.say(f"{counted(logs, 'log')} would be compacted, {size} bytes rewritten")
     return 0

@@ -9,6 +9,7 @@ from tidelog.cli.actions.directories import existing_directory
 from tidelog.cli.actions.loading import RootOptions, check_changeable, check_ready, opened_root
 from tidelog.cli.errors import UsageError
 from tidelog.cli.render.output import Cell, Column, Output
+from tidelog.cli.render.units import are, counted
 from tidelog.config import LogConfig
 from tidelog.layout.config import known_config
 from tidelog.manager.metadata.files import read_cluster_metadata
@@ -94,7 +95,7 @@ def change(
             store.alter_config(topic, wanted)
     rows = [(topic, key, before.get(key), value) for key, value in wanted.items() if before.get(key) != value]
     output.table(_CHANGES, rows)
-    output.say(f"{len(rows)} keys {'would be' if dry_run else 'are'} changed")
+    output.say(f"{counted(len(rows), 'key')} {are(len(rows), dry_run=dry_run)} changed")
 
 
 def _check(before: dict[str, str], wanted: dict[str, str | None]) -> None:

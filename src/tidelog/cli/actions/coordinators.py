@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import astuple
+from dataclasses import astuple, replace
 
 from tidelog.cli.errors import UsageError
 from tidelog.cli.render.output import Cell, Column, Output
@@ -48,23 +48,28 @@ def show_groups(paths: Sequence[str], group: str | None, output: Output) -> None
     rows = groups(list(paths), group)
     if group is not None and not rows:
         raise UsageError(f"no group {group} in __consumer_offsets under {', '.join(paths)}")
-    output.table(_GROUPS, _cells(_GROUPS, rows, output))
+    output.table(*_shown(_GROUPS, rows, output))
 
 
 def show_transactions(paths: Sequence[str], output: Output, *, aborted: bool, producer: int | None) -> None:
     """A row for each transaction."""
     rows = transactions(list(paths), aborted=aborted)
     wanted = (row for row in rows if producer is None or row.producer_id == producer)
-    output.table(_TRANSACTIONS, _cells(_TRANSACTIONS, wanted, output))
+    output.table(*_shown(_TRANSACTIONS, wanted, output))
 
 
-def _cells(
+def _shown(
     columns: Sequence[Column], rows: Iterable[GroupRow | TransactionRow], output: Output
-) -> Iterator[Sequence[Cell]]:
-    """The fields of rows; on a terminal times are dates."""
-    dates = {number for number, one in enumerate(columns) if one.name.endswith("_ms") and output.terminal}
-    for row in rows:
-        yield [
-            time_text(cell) if number in dates and cell is not None else cell
+) -> tuple[Sequence[Column], Iterator[Sequence[Cell]]]:
+    """The columns and the fields of rows. Times are dates, as in `ls` and `describe`, except in JSON."""
+    if output.json:
+        return columns, (astuple(row) for row in rows)
+    times = {number for number, one in enumerate(columns) if one.name.endswith("_ms")}
+    named = [replace(one, name=one.name.replace("_ms", "_at")) for one in columns]
+    return named, (
+        [
+            time_text(cell) if number in times and cell is not None else cell
             for number, cell in enumerate(astuple(row))
         ]
+        for row in rows
+    )

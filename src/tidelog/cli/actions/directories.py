@@ -59,7 +59,9 @@ def live_partition(directory: str) -> TopicPartition:
 def check_root(directory: str) -> None:
     """UsageError where a directory is no root: to open one makes it one."""
     if not LOCAL.exists(f"{directory}/{META_PROPERTIES_FILE}"):
-        raise UsageError(f"{directory} is no root of a broker or store (it has no {META_PROPERTIES_FILE})")
+        raise UsageError(
+            f"{directory} is not the root of a broker or store (it has no {META_PROPERTIES_FILE})"
+        )
 
 
 def check_target(path: Path | None, sources: Sequence[Path] = ()) -> None:

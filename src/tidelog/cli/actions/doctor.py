@@ -1,4 +1,4 @@
-"""What `doctor` finds, told through the output."""
+"""Prints what `doctor` finds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `fix` plans and does, told through the output."""
+"""Prints what `fix` plans and does."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tidelog.cli.actions.doctor import chosen_roots
 from tidelog.cli.actions.loading import RootOptions
 from tidelog.cli.errors import FOUND_WRONG, UsageError
 from tidelog.cli.render.output import Cell, Column, Output
+from tidelog.cli.render.units import are, counted
 from tidelog.doctor.fixing import (
     apply_plan,
     empty_quarantine,
@@ -72,11 +73,17 @@ def fix_roots(
     left = sum(not step.actions for step in plan.steps)
     done = len(plan.steps) - left
     if apply:
-        output.say(f"{done} repairs are done" + ("; tidelog fix --undo reverts them" if done else ""))
+        output.say(
+            f"{counted(done, 'repair')} {are(done)} done"
+            + ("; tidelog fix --undo reverts them" if done else "")
+        )
     else:
-        output.say(f"{done} repairs are planned" + ("; tidelog fix --apply carries them out" if done else ""))
+        output.say(
+            f"{counted(done, 'repair')} {are(done)} planned"
+            + ("; tidelog fix --apply carries them out" if done else "")
+        )
     if left:
-        output.say(f"{left} things cannot be repaired here")
+        output.say(f"{counted(left, 'problem')} cannot be repaired here")
     return FOUND_WRONG if left else 0
 
 
@@ -101,7 +108,7 @@ def undo_roots(paths: Sequence[Path], output: Output, *, properties: Path | None
     done = undo_last(LOCAL, roots)
     columns = (Column("root", "ROOT"), Column("run", "REPAIR"), Column("files", "FILES", right=True))
     output.table(columns, [(run.root, run.run, len(run.kept)) for run in done])
-    output.say(f"{len(done)} repairs are undone")
+    output.say(f"{counted(len(done), 'repair')} {are(len(done))} undone")
     return 0
 
 
@@ -110,5 +117,5 @@ def empty_roots(paths: Sequence[Path], output: Output, *, properties: Path | Non
     roots, _ = _roots(paths, properties)
     runs, freed = empty_quarantine(LOCAL, roots)
     output.table((Column("repairs", "REPAIRS"), Column("freed_bytes", "FREED", right=True)), [(runs, freed)])
-    output.say(f"{runs} repairs are final now; {freed} bytes are free")
+    output.say(f"{counted(runs, 'repair')} {are(runs)} final now; {freed} bytes are free")
     return 0

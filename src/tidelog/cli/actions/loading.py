@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Self
 
 from tidelog import manager
 from tidelog.cli.render.output import Output, Progress
-from tidelog.errors import InvalidInputError, LogError
-from tidelog.layout.roots import check_clean, look_at
+from tidelog.errors import InvalidInputError, LogError, LogOfflineError
+from tidelog.layout.roots import check_clean, check_holdable, look_at
 from tidelog.manager.metadata.files import home_of_metadata, read_cluster_metadata
 from tidelog.manager.metadata.image import MetadataImage
 from tidelog.manager.metadata.registry import Registry
+from tidelog.manager.store.directories import check_free, find_unknown
 from tidelog.manager.store.events import Event, LoadProgress, LoadStarted
+from tidelog.manager.upkeep.rehearsal import Rehearsal
 from tidelog.storage import LOCAL
 from tidelog.storage.lock import holder_of
 from tidelog.storage.names import META_PROPERTIES_FILE
@@ -33,10 +35,13 @@ __all__ = [
     "LoadBar",
     "RootOptions",
     "check_changeable",
+    "check_new",
     "check_one_node",
     "check_ready",
     "metadata_of",
+    "offline_in",
     "opened_root",
+    "refuse_offline",
     "refuse_unknown",
     "split_known",
 ]
@@ -99,14 +104,17 @@ class RootOptions:
 
 
 def check_ready(root: StrPath | Sequence[StrPath], options: RootOptions | None = None) -> None:
-    """Refuse what opening would refuse because a root was not closed cleanly; nothing is changed.
+    """Refuse what opening would refuse: a root that was not closed cleanly, or that nobody could hold.
 
-    Refused, too, is a root with a bulk write that was cut short: opening settles it, in topics that nobody
-    has named. A root that another process has open cannot tell: then only a dry run continues.
+    Nothing is changed. Refused, too, is a root with a bulk write that was cut short: opening settles it, in
+    topics that nobody has named. A root that another process has open cannot tell: then only a dry run
+    continues.
     """
     for path in (options or RootOptions()).roots(root):
         if Path(path).is_dir() and holder_of(path) is None:
-            check_clean(LOCAL, look_at(LOCAL, path))
+            facts = look_at(LOCAL, path)
+            check_holdable(facts)
+            check_clean(LOCAL, facts)
             pending = read_journal(LOCAL, path).pending
             if pending is not None:
                 topics = sorted({one.topic_partition.topic for one in pending.partitions})
@@ -158,6 +166,48 @@ def check_changeable(root: StrPath | Sequence[StrPath], options: RootOptions | N
     meta = look_at(LOCAL, home).meta
     if meta is not None and meta.node_id is not None:
         Registry(LOCAL, home, meta.node_id, lambda: 0).check_writable()
+
+
+def check_new(root: StrPath, topic: str, partitions: int, options: RootOptions) -> None:
+    """Refuse a new topic as making it would: on a disk whose metadata is elsewhere, or in the way of others.
+
+    Roots that are nobody's yet take in what they hold.
+    """
+    roots = [path for path in options.roots(root) if Path(path).is_dir()]
+    if options.adopt or all(look_at(LOCAL, path).meta is None for path in roots):
+        return
+    if not options.force:
+        find_unknown(LOCAL, roots).check_home()
+    for path in roots:
+        check_free(LOCAL, path, topic, range(partitions))
+
+
+def offline_in(
+    root: str, options: RootOptions, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, str]:
+    """Which of some partitions could not be opened, and why: they are opened, and nothing is changed.
+
+    None of what is no root, or a root that another process has open.
+    """
+    roots = options.roots(root)
+    is_root = LOCAL.exists(f"{root}/{META_PROPERTIES_FILE}")
+    if not partitions or not is_root or any(holder_of(path) is not None for path in roots):
+        return {}
+    rehearsal = Rehearsal(LOCAL)
+    try:
+        with manager.open_store(
+            roots, config=options.broker, create=False, topics=partitions, background=False, fs=rehearsal
+        ) as store:
+            return store.offline_partitions
+    finally:
+        rehearsal.close()
+
+
+def refuse_offline(offline: Mapping[TopicPartition, str]) -> None:
+    """Say which partitions were left alone, after all others: LogOfflineError, if there are any."""
+    if offline:
+        names = "; ".join(f"{name}: {why}" for name, why in sorted(offline.items()))
+        raise LogOfflineError(f"{len(offline)} partitions cannot be opened and are left alone: {names}")
 
 
 def refuse_unknown(root: str, partition: TopicPartition) -> InvalidInputError:

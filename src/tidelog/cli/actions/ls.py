@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from tidelog.cli.errors import FOUND_WRONG
 from tidelog.cli.render.output import Cell, Column, Output
-from tidelog.cli.render.units import size_text, time_text
+from tidelog.cli.render.units import are, counted, size_text, time_text
 from tidelog.errors import InvalidIndexError
 from tidelog.scanning.overview import Overview, overview
 from tidelog.scanning.partitions import Partition, find_partitions
@@ -69,7 +69,7 @@ _ROOTS = (
     Column("marked", "not live", right=True),
     _SIZE,
     _SEGMENTS,
-    Column("clean_shutdown", "closed in order"),
+    Column("clean_shutdown", "clean shutdown"),
     _HEALTH,
     *_TIMES,
     Column("cluster_id", "cluster", optional=True),
@@ -109,7 +109,9 @@ def list_paths(paths: Sequence[str], topics: Collection[str] | None, grouping: G
             out.table(_ROOTS, (_root_row(name, group, out) for name, group in roots_found.items()))
     if damaged:
         live = sum(partition.state is DirectoryState.LIVE for partition in found)
-        out.say(f"{damaged} of {live} partitions are damaged: tidelog verify shows where")
+        out.say(
+            f"{damaged} of {counted(live, 'partition')} {are(damaged)} damaged: tidelog verify shows where"
+        )
     return FOUND_WRONG if damaged else 0
 
 

@@ -11,6 +11,7 @@ from tidelog.cli.actions.directories import check_target, existing_directory
 from tidelog.cli.errors import FOUND_WRONG, UsageError
 from tidelog.cli.render.output import Cell, Column, Output
 from tidelog.cli.render.spark_progress import Reporter
+from tidelog.cli.render.units import are, counted
 from tidelog.manager.reconciling.outcome import Outcome
 from tidelog.manager.reconciling.reconciling import LogStart
 from tidelog.manager.reconciling.rooting import Job, find_sources, finish_root, run_job, staged_root
@@ -68,10 +69,11 @@ def reconcile_to(
             finish_root(LOCAL, staging, found, done, node_id=node_id)
     records, batches = sum(one.records for one in done), sum(one.batches for one in done)
     bad = [one for one in done if not one.is_whole]
-    verb = "would be" if target is None else "are"
-    output.say(f"{records} records in {batches} batches of {len(done)} partitions {verb} reconciled")
+    what = f"{counted(records, 'record')} in {counted(batches, 'batch', 'batches')}"
+    where = counted(len(done), "partition")
+    output.say(f"{what} of {where} {are(records, dry_run=target is None)} reconciled")
     if bad:
-        output.say(f"{len(bad)} partitions are not whole")
+        output.say(f"{counted(len(bad), 'partition')} {are(len(bad))} not whole")
     return FOUND_WRONG if bad else 0
 
 

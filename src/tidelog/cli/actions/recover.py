@@ -1,4 +1,4 @@
-"""What `recover` does with a root or a partition, told through the output."""
+"""Runs `recover` on a root or a partition, and prints the result."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from tidelog.cli.actions.directories import check_target, existing_directory, pa
 from tidelog.cli.actions.loading import LoadBar, RootOptions
 from tidelog.cli.errors import FOUND_WRONG, UsageError
 from tidelog.cli.render.output import Cell, Column, Output
+from tidelog.cli.render.units import counted
 from tidelog.config import LogConfig
 from tidelog.manager.upkeep.kept_aside import KeepingFileSystem
 from tidelog.manager.upkeep.recovery import Recovered, recover_partition, recover_root
@@ -86,7 +87,7 @@ def recover_path(
     failed = sum(one.error is not None for one in results)
     cut = sum(one.bytes_cut for one in results)
     done, going = ("would be recovered", "would be cut") if dry_run else ("recovered", "cut")
-    output.say(f"{len(results) - failed} logs {done}, {failed} failed, {cut} bytes {going}")
+    output.say(f"{counted(len(results) - failed, 'log')} {done}, {failed} failed, {cut} bytes {going}")
     for name, size in keeping.kept if keeping is not None else ():
         output.say(f"kept {size} bytes in {name}")
     return FOUND_WRONG if failed else 0

@@ -1,4 +1,4 @@
-"""What `reindex` does with a root or a partition, told through the output."""
+"""Runs `reindex` on a root or a partition, and prints the result."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tidelog.cli.actions.loading import RootOptions
 from tidelog.cli.errors import FOUND_WRONG
 from tidelog.cli.render.output import Cell, Column, Output
 from tidelog.cli.render.spark_progress import Reporter
+from tidelog.cli.render.units import are, counted
 from tidelog.manager.metadata.files import home_of_metadata
 from tidelog.manager.upkeep.reindexing import Reindexed, ReindexOptions, reindex
 from tidelog.storage import LOCAL
@@ -58,7 +59,10 @@ def reindex_path(
     files = sum(len(one.indexes) for one in done)
     damaged = sum(one.error is not None for one in done)
     what = "would be replaced" if dry_run else "replaced"
-    output.say(f"{files} index files {what}" + (f"; {damaged} logs are damaged" if damaged else ""))
+    output.say(
+        f"{counted(files, 'index file')} {what}"
+        + (f"; {counted(damaged, 'log')} {are(damaged)} damaged" if damaged else "")
+    )
     return FOUND_WRONG if damaged or (dry_run and not everything and files) else 0
 
 

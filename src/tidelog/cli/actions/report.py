@@ -14,7 +14,7 @@ from tidelog.cli.actions.loading import RootOptions
 from tidelog.cli.errors import FOUND_WRONG, UsageError
 from tidelog.cli.render.output import Output
 from tidelog.cli.render.spark_progress import Reporter
-from tidelog.cli.render.units import size_text
+from tidelog.cli.render.units import are, counted, size_text
 from tidelog.report.facts import gather
 from tidelog.report.page import MARK, page
 from tidelog.storage import LOCAL, atomic_write
@@ -50,9 +50,10 @@ def write_report(
         text = page(facts)
         atomic_write(LOCAL, target.absolute(), text.encode())
         totals = facts["totals"]
+        damaged = totals["damaged"]
         output.say(
-            f"{target}: {totals['topics']} topics, {totals['partitions']} partitions, "
-            f"{size_text(totals['size_bytes'])}; {totals['damaged']} partitions are damaged"
+            f"{target}: {counted(totals['topics'], 'topic')}, {counted(totals['partitions'], 'partition')}, "
+            f"{size_text(totals['size_bytes'])}; {counted(damaged, 'partition')} {are(damaged)} damaged"
         )
     if output.json:
         output.write(f"{json.dumps(facts, separators=(',', ':'))}\n".encode())
@@ -76,4 +77,4 @@ def _check_target(target: Path) -> None:
     if target.exists():
         with target.open("rb") as file:
             if file.read(len(MARK)) != MARK.encode():
-                raise UsageError(f"{target} is there and is no report: it is not replaced")
+                raise UsageError(f"{target} exists and is not a report: it is not replaced")

@@ -1,4 +1,4 @@
-"""What `retention` does with a root or a partition, told through the output."""
+"""Runs `retention` on a root or a partition, and prints the result."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from tidelog.cli.actions.loading import (
     RootOptions,
     check_ready,
     metadata_of,
+    offline_in,
     opened_root,
+    refuse_offline,
     refuse_unknown,
     split_known,
 )
 from tidelog.cli.actions.spark_upkeep import retain_on_spark, root_for_spark
 from tidelog.cli.errors import UsageError
 from tidelog.cli.render.output import Cell, Column, Output
+from tidelog.cli.render.units import are, counted
 from tidelog.manager.metadata.image import MetadataImage
 from tidelog.manager.upkeep.retention_plan import plan_root_retention
 from tidelog.manager.verification.root import partition_directories
@@ -51,6 +54,7 @@ def retain_path(
 ) -> None:
     """Show what retention deletes from a root or partition, and delete it unless `dry_run`."""
     config = parse_settings(settings)
+    offline: dict[TopicPartition, str] = {}
     if config and not dry_run:
         raise UsageError("--config is for --dry-run; what is deleted follows the topic's own config")
     if master is not None:
@@ -58,7 +62,8 @@ def retain_path(
         root = root_for_spark(path)
         going = _going_on_spark(root, master, output, options, dry_run=dry_run, settings=config)
     else:
-        going = _going(existing_directory(path), output, options, dry_run=dry_run, settings=config)
+        directory = existing_directory(path)
+        going = _going(directory, output, options, offline, dry_run=dry_run, settings=config)
     freed = [0, 0]
 
     def rows() -> Iterator[Sequence[Cell]]:
@@ -69,13 +74,23 @@ def retain_path(
             yield str(partition), one.base_offset, one.end_offset, one.size, reason, one.detail
 
     output.table(_RETENTION, rows())
-    output.say(f"{freed[0]} segments {'would go' if dry_run else 'are deleted'}, {freed[1]} bytes")
+    output.say(f"{counted(freed[0], 'segment')} {are(freed[0], dry_run=dry_run)} deleted, {freed[1]} bytes")
+    refuse_offline(offline)
 
 
 def _going(
-    directory: str, output: Output, options: RootOptions, *, dry_run: bool, settings: Mapping[str, str]
+    directory: str,
+    output: Output,
+    options: RootOptions,
+    offline: dict[TopicPartition, str],
+    *,
+    dry_run: bool,
+    settings: Mapping[str, str],
 ) -> Iterator[tuple[TopicPartition, Deletion]]:
-    """The segments of a root or partition that go; unless it is a dry run, they do."""
+    """The segments of a root or partition that go; unless it is a dry run, they do.
+
+    Partitions that cannot be opened are left alone, and added to `offline`.
+    """
     alone = is_partition(LOCAL, directory)
     if alone:
         live_partition(directory)
@@ -88,15 +103,17 @@ def _going(
     now_ms = time.time_ns() // 1_000_000
     defaults = options.broker.topic_defaults
     plans = plan_root_retention(LOCAL, root, names, now_ms, settings, defaults, image=image)
+    due = {planned.partition: planned.plan for planned in plans if planned.plan.deletions}
     if dry_run:
-        for planned in plans:
-            yield from ((planned.partition, one) for one in planned.plan.deletions)
+        offline |= offline_in(root, options, due)
+        for partition in (one for one in due if one not in offline):
+            yield from ((partition, one) for one in due[partition].deletions)
         return
     check_root(root)
-    due = [planned.partition for planned in plans if planned.plan.deletions]
     if not due:
         return
     with opened_root(root, output, options, topics=set(due)) as store:
+        offline |= store.offline_partitions
         for partition in due:
             for plan in store.apply_retention(partition).values():
                 yield from ((partition, one) for one in plan.deletions)
@@ -130,5 +147,8 @@ def _tell_unknown(
     if unknown and alone:
         raise refuse_unknown(root, unknown[0])
     if unknown:
-        output.say(f"{len(unknown)} partitions are left alone: the metadata here does not know {unknown[0]}")
+        output.say(
+            f"{counted(len(unknown), 'partition')} {are(len(unknown))} left alone: "
+            f"the metadata here does not know {unknown[0]}"
+        )
     return image

@@ -1,4 +1,4 @@
-"""What `rewrite` does with the roots that are named, told through the output."""
+"""Runs `rewrite` on the given roots, and prints the result."""
 
 from __future__ import annotations
 
@@ -121,8 +121,8 @@ def _chosen(paths: Sequence[Path]) -> dict[str, list[str]]:
             names = []
         if not names:
             raise UsageError(
-                f"{directory} is no root, topic or partition with a log: name a root (log.dirs), ROOT/TOPIC "
-                "or a partition's directory"
+                f"{directory} is not a root, a topic or a partition with a log: name a root (log.dirs), "
+                "ROOT/TOPIC or a partition's directory"
             )
         known = chosen.setdefault(root, [])
         known += [name for name in names if name not in known]
@@ -258,6 +258,6 @@ def _tell(
     )
     if kept:
         output.say(
-            "the originals, with all that was erased, are in the quarantine until tidelog fix "
+            "the originals, with everything that was erased, are in the quarantine until tidelog fix "
             f"--empty-quarantine {' '.join(roots)} deletes them; tidelog fix --undo brings them back"
         )

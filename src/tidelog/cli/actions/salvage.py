@@ -8,9 +8,12 @@ from pathlib import Path
 from tidelog.cli.actions.directories import check_target, existing_directory
 from tidelog.cli.errors import FOUND_WRONG
 from tidelog.cli.render.output import Cell, Column, Output
+from tidelog.cli.render.units import counted
 from tidelog.manager.upkeep.salvaging import Salvaged, salvage_partitions
 from tidelog.scanning.partitions import find_partitions
 from tidelog.storage import LOCAL
+from tidelog.storage.files import parent
+from tidelog.storage.lock import holder_of
 
 __all__ = ["salvage_to"]
 
@@ -34,6 +37,9 @@ def salvage_to(source: Path, target: Path, topics: Sequence[str] | None, output:
     directory = existing_directory(source)
     check_target(target, [source])
     partitions = find_partitions(directory, topics)
+    for root in dict.fromkeys(parent(one.url) for one in partitions):
+        if holder_of(root) is not None:
+            output.warn(f"{root} is in use: what is written to it from now on may not be saved")
     done: list[Salvaged] = []
 
     def rows() -> Iterator[Sequence[Cell]]:
@@ -58,5 +64,8 @@ def salvage_to(source: Path, target: Path, topics: Sequence[str] | None, output:
     losses = [loss for one in done for loss in one.losses]
     saved, before = sum(one.size_bytes for one in done), sum(one.bytes_before for one in done)
     batches = sum(one.batches for one in done)
-    output.say(f"saved {batches} batches, {saved} of {before} bytes; {len(losses)} losses")
+    output.say(
+        f"saved {counted(batches, 'batch', 'batches')}, {saved} of {before} bytes; "
+        f"{counted(len(losses), 'loss', 'losses')}"
+    )
     return FOUND_WRONG if losses else 0

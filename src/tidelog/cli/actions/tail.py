@@ -22,7 +22,7 @@ from tidelog.errors import DataLossError, InvalidInputError
 from tidelog.scanning.filters import RecordFilter
 from tidelog.scanning.partitions import Partition, look_steadily
 from tidelog.scanning.ranges import OffsetRange
-from tidelog.scanning.roots import Root
+from tidelog.scanning.roots import RootView
 from tidelog.scanning.stability import LogTail, Transactions, log_tail
 from tidelog.scanning.tasks import ScanTask
 from tidelog.types import TopicPartition
@@ -111,7 +111,7 @@ def _place(wanted: OffsetRange) -> _Place:
 def _look(place: _Place, selection: Selection, out: Output) -> list[ScanTask]:
     """What has come since the last look, as tasks."""
     old = place.partition
-    partition = Partition(old.url, old.topic_partition, Root(old.url.rpartition("/")[0]))
+    partition = Partition(old.url, old.topic_partition, RootView(old.url.rpartition("/")[0]))
     since = place.tail if place.tail.base_offset >= 0 else None
     tail = log_tail(partition, since, damage_ends_it=True)
     end = partition.published_end(tail.end_offset)

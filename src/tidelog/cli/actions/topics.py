@@ -6,9 +6,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tidelog.cli.actions.directories import existing_directory, log_bytes, parse_settings
-from tidelog.cli.actions.loading import RootOptions, check_changeable, check_ready, metadata_of, opened_root
+from tidelog.cli.actions.loading import (
+    RootOptions,
+    check_changeable,
+    check_new,
+    check_ready,
+    metadata_of,
+    opened_root,
+)
 from tidelog.cli.errors import UsageError
 from tidelog.cli.render.output import Column, Output
+from tidelog.cli.render.units import are, counted
 from tidelog.config import LogConfig
 from tidelog.errors import TopicExistsError
 from tidelog.manager.metadata.image import MetadataImage, TopicImage
@@ -95,10 +103,11 @@ def create_topic(
         raise TopicExistsError(f"{directory} has a topic {name!r} already")
     check_ready(directory, options)
     check_changeable(directory, options)
+    check_new(directory, name, partitions, options)
     if not dry_run:
         with opened_root(directory, output, options, topics={name}) as store:
             store.create_topic(name, partitions, config)
-    output.say(f"topic {name} {'would be' if dry_run else 'is'} created with {partitions} partitions")
+    output.say(f"topic {name} {are(1, dry_run=dry_run)} created with {counted(partitions, 'partition')}")
 
 
 def delete_topic(root: Path, name: str, output: Output, *, dry_run: bool, options: RootOptions) -> None:
@@ -111,7 +120,7 @@ def delete_topic(root: Path, name: str, output: Output, *, dry_run: bool, option
     if not dry_run:
         with opened_root(directory, output, options, topics={name}) as store:
             store.delete_topic(name)
-    what = f"topic {name}, {len(topic.partitions)} partitions and {size} bytes of records here"
+    what = f"topic {name}, {counted(len(topic.partitions), 'partition')} and {size} bytes of records here"
     output.say(f"{what}, {'would be' if dry_run else 'is'} deleted")
 
 

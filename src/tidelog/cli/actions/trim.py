@@ -12,20 +12,23 @@ from tidelog.cli.actions.loading import (
     RootOptions,
     check_ready,
     metadata_of,
+    offline_in,
     opened_root,
+    refuse_offline,
     refuse_unknown,
     split_known,
 )
 from tidelog.cli.actions.spark_upkeep import trim_on_spark
 from tidelog.cli.errors import UsageError
 from tidelog.cli.render.output import Cell, Column, Output
-from tidelog.cli.render.units import parse_time
+from tidelog.cli.render.units import are, counted, parse_time
 from tidelog.errors import UnknownTopicOrPartitionError
 from tidelog.manager.upkeep.trimming import Trim, plan_trim, trim
 from tidelog.scanning.partitions import find_partitions
 from tidelog.storage import LOCAL
 from tidelog.storage.directory import is_partition
 from tidelog.storage.names import CLUSTER_METADATA_TOPIC
+from tidelog.types import TopicPartition
 
 __all__ = ["Selection", "trim_path"]
 
@@ -79,6 +82,7 @@ def trim_path(
     if before is not None and selection.partition is None:
         raise UsageError("--before is an offset of one partition: name it with --topic and --partition")
     check_ready(selection.root, options)
+    offline: dict[TopicPartition, str] = {}
     if master is not None:
         if moment is None or selection.partition is not None:
             raise UsageError("--spark is for whole roots and topics: name the end with --before-time")
@@ -86,9 +90,9 @@ def trim_path(
         broker = options.broker
         trims = trim_on_spark(root, master, topic=topic, before_ms=moment, dry_run=dry_run, config=broker)
     elif dry_run:
-        trims = iter(_planned(selection, before, moment, options))
+        trims = _rehearsed(selection, before, moment, options, offline)
     else:
-        trims = _trimmed(selection, before, moment, output, options)
+        trims = _trimmed(selection, before, moment, output, options, offline)
     done: list[Trim] = []
 
     def rows() -> Iterator[Sequence[Cell]]:
@@ -99,7 +103,8 @@ def trim_path(
 
     output.table(_COLUMNS, rows())
     segments, size = sum(one.segments for one in done), sum(one.size_bytes for one in done)
-    output.say(f"{segments} segments {'would go' if dry_run else 'are deleted'}, {size} bytes")
+    output.say(f"{counted(segments, 'segment')} {are(segments, dry_run=dry_run)} deleted, {size} bytes")
+    refuse_offline(offline)
 
 
 def _planned(
@@ -124,13 +129,33 @@ def _planned(
     return [plan_trim(there[name], before_offset=before, before_ms=moment) for name in known]
 
 
+_Offline = dict[TopicPartition, str]
+"""Partitions that cannot be opened, and why: they are left alone, and told after the others."""
+
+
+def _rehearsed(
+    selection: Selection, before: int | None, moment: int | None, options: RootOptions, offline: _Offline
+) -> Iterator[Trim]:
+    planned = _planned(selection, before, moment, options)
+    offline |= offline_in(selection.root, options, {one.partition for one in planned if one.is_due})
+    yield from (one for one in planned if one.partition not in offline)
+
+
 def _trimmed(
-    selection: Selection, before: int | None, moment: int | None, output: Output, options: RootOptions
+    selection: Selection,
+    before: int | None,
+    moment: int | None,
+    output: Output,
+    options: RootOptions,
+    offline: _Offline,
 ) -> Iterator[Trim]:
     planned = _planned(selection, before, moment, options)
     going = {one.partition for one in planned if one.is_due}
     with opened_root(selection.root, output, options, topics=going) as store:
+        offline |= store.offline_partitions
         for one in planned:
+            if one.partition in offline:
+                continue
             if one.partition in going:
                 partition = store.partition(one.partition.topic, one.partition.partition)
                 yield trim(partition, one.new_log_start_offset)

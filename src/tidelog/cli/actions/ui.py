@@ -80,4 +80,4 @@ def _tell(server: UiServer, paths: Sequence[str], out: Output, *, open_it: bool)
         out.say(f"{', '.join(paths)}: {server.url} (read-only; Ctrl-C stops it)")
     out.flush()
     if open_it and not webbrowser.open(server.url):
-        out.warn("tidelog: no browser could be opened: open the address yourself")
+        out.warn("tidelog: cannot start a browser: open the address yourself")

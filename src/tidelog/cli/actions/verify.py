@@ -1,4 +1,4 @@
-"""What `verify` does with a root or a partition, told through the output."""
+"""Runs `verify` on a root or a partition, and prints the result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tidelog adopt`: a topic of another cluster's disks in this root."""
+"""`tidelog adopt`: take a topic of another cluster's disks into this root."""
 
 from __future__ import annotations
 
@@ -16,41 +16,32 @@ def adopt(
     sources: Annotated[
         list[Path],
         Argument(
-            metavar="SRC",
-            help="Directories of partitions of one topic, or roots (log.dirs) that hold them.",
-            show_default=False,
+            metavar="SRC", help="Directories of partitions of one topic, or roots (log.dirs) that hold them."
         ),
     ],
     into: Annotated[
-        Path,
-        Option(
-            "--into",
-            metavar="ROOT",
-            help="The root that gets the topic; a new one is made.",
-            show_default=False,
-        ),
+        Path, Option("--into", metavar="ROOT", help="The root that gets the topic; created if it is missing.")
     ],
     topic: Annotated[
-        str | None,
-        Option("--topic", metavar="NAME", help="The topic, if SRC has several.", show_default=False),
+        str | None, Option("--topic", metavar="NAME", help="The topic, if SRC has several.")
     ] = None,
     rename: Annotated[
-        str | None,
-        Option("--rename", metavar="NEW", help="Another name, with an id of its own.", show_default=False),
+        str | None, Option("--rename", metavar="NEW", help="Rename the topic; it gets a new topic id.")
     ] = None,
     config: Annotated[
         list[str] | None,
         Option(
             "--config",
             metavar="KEY=VALUE",
-            help="Set this for the topic, beside what its metadata says.",
-            show_default=False,
+            help="Set a config of the topic, in addition to those in SRC's metadata.",
         ),
     ] = None,
     groups: Annotated[
-        bool, Option("--groups", help="Take along what groups have committed for the topic.")
+        bool, Option("--groups", help="Also copy the offsets that groups have committed for the topic.")
     ] = False,
-    fill: Annotated[bool, Option("--fill", help="Make partitions that SRC does not have, empty.")] = False,
+    fill: Annotated[
+        bool, Option("--fill", help="Create the partitions that SRC does not have, empty.")
+    ] = False,
     dry_run: Annotated[bool, Option("--dry-run", help="Only show what would be done.")] = False,
     server_properties: ServerProperties = None,
     json: Json = False,

@@ -5,23 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from tidelog.cli.app import Adopt, Debug, Force, Json, ServerProperties, app
+from tidelog.cli.app import Adopt, Debug, Force, Json, RootOrPartition, ServerProperties, app
 from tidelog.cli.declare import Argument, Option
 
 __all__ = ["append"]
 
-Place = Annotated[Path, Argument(help="A root (log.dirs) or one partition's directory.", show_default=False)]
-Topic = Annotated[
-    str | None,
-    Option("--topic", metavar="NAME", help="The topic to append to, in a root.", show_default=False),
-]
+Topic = Annotated[str | None, Option("--topic", metavar="NAME", help="The topic to append to, in a root.")]
 Partition = Annotated[
     int | None,
     Option(
         "--partition",
         min=0,
         help="Append to this partition. Default: the key chooses the partition, as in Kafka's producer.",
-        show_default=False,
     ),
 ]
 Create = Annotated[
@@ -31,22 +26,13 @@ Create = Annotated[
         metavar="N",
         min=1,
         help="Create the topic with N partitions if it does not exist; also create the root.",
-        show_default=False,
     ),
 ]
 Config = Annotated[
     list[str] | None,
-    Option(
-        "--config",
-        metavar="KEY=VALUE",
-        help="A config of the topic that --create makes.",
-        show_default=False,
-    ),
+    Option("--config", metavar="KEY=VALUE", help="A config of the topic that --create makes."),
 ]
-File = Annotated[
-    Path | None,
-    Argument(metavar="FILE", help="The input file; default: standard input.", show_default=False),
-]
+File = Annotated[Path | None, Argument(metavar="FILE", help="The input file; default: standard input.")]
 Format = Annotated[
     str,
     Option(
@@ -56,8 +42,7 @@ Format = Annotated[
     ),
 ]
 KeySeparator = Annotated[
-    str | None,
-    Option("--key-separator", metavar="TEXT", help="Separates key and value in a line.", show_default=False),
+    str | None, Option("--key-separator", metavar="TEXT", help="Separates key and value in a line.")
 ]
 Base64 = Annotated[
     bool, Option("--base64", help="Decode keys and values in JSON from base64, as dump --json prints them.")
@@ -68,7 +53,6 @@ CodecName = Annotated[
         "--codec",
         metavar="NAME",
         help="Compress with gzip, snappy, lz4 or zstd; the topic's compression.type takes precedence.",
-        show_default=False,
     ),
 ]
 Sync = Annotated[bool, Option("--sync", help="Sync after every block, not only at the end.")]
@@ -77,7 +61,7 @@ DryRun = Annotated[bool, Option("--dry-run", help="Only read the input and count
 
 @app.command()
 def append(
-    path: Place,
+    path: RootOrPartition,
     file: File = None,
     topic: Topic = None,
     partition: Partition = None,

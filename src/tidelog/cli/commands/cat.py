@@ -1,4 +1,4 @@
-"""`tidelog cat`: the records of partitions, from where to where one wants."""
+"""`tidelog cat`: the records of partitions, in a range of offsets or time."""
 
 from __future__ import annotations
 
@@ -11,10 +11,7 @@ from tidelog.cli.options.reading import Corrupt, Form, Limit, Spread, Wanted, gr
 __all__ = ["cat"]
 
 Last = Annotated[
-    int | None,
-    Option(
-        "--last", metavar="N", min=0, help="Print the last N records of each partition.", show_default=False
-    ),
+    int | None, Option("--last", metavar="N", min=0, help="Print the last N records of each partition.")
 ]
 
 

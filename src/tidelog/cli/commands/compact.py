@@ -2,48 +2,32 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
-from tidelog.cli.app import Debug, Json, OnSpark, ServerProperties, app
-from tidelog.cli.declare import Argument, Exit, Option
+from tidelog.cli.app import Debug, Json, OnSpark, RootOrPartition, ServerProperties, app, config_override
+from tidelog.cli.declare import Exit, Option
 
 __all__ = ["compact"]
 
 
 @app.command()
 def compact(
-    path: Annotated[
-        Path,
-        Argument(help="A root (log.dirs) or one partition's directory.", show_default=False),
-    ],
+    path: RootOrPartition,
     topic: Annotated[
         list[str] | None,
-        Option("--topic", help="Only this topic of the root; may be repeated.", show_default=False),
+        Option("--topic", metavar="NAME", help="Only this topic of the root; may be repeated."),
     ] = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Only show what would be compacted.")] = False,
     now: Annotated[
         int | None,
         Option(
-            "--now",
-            metavar="MS",
-            min=0,
-            help="Use this time for tombstones and lags instead of the clock.",
-            show_default=False,
+            "--now", metavar="MS", min=0, help="Use this time for tombstones and lags instead of the clock."
         ),
     ] = None,
     from_start: Annotated[
         bool, Option("--from-start", help="Ignore the cleaner's checkpoint and compact from the log start.")
     ] = False,
-    config: Annotated[
-        list[str] | None,
-        Option(
-            "--config",
-            metavar="KEY=VALUE",
-            help="A topic config to use instead of the metadata's, such as delete.retention.ms=0.",
-            show_default=False,
-        ),
-    ] = None,
+    config: Annotated[list[str] | None, config_override("delete.retention.ms=0")] = None,
     server_properties: ServerProperties = None,
     spark: OnSpark = None,
     json: Json = False,

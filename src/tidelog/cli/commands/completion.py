@@ -19,8 +19,7 @@ _VARIABLE = "_TIDELOG_COMPLETE"
 
 @app.command()
 def completion(
-    shell: Annotated[str, Argument(metavar="SHELL", help="bash, zsh or fish.", show_default=False)],
-    debug: Debug = False,
+    shell: Annotated[str, Argument(metavar="SHELL", help="bash, zsh or fish.")], debug: Debug = False
 ) -> None:
     """Print a script that completes tidelog's commands and options in a shell.
 

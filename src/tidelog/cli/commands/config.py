@@ -1,4 +1,4 @@
-"""`tidelog config`: what topics are configured with, and changes to it."""
+"""`tidelog config`: show or change the configuration of topics."""
 
 from __future__ import annotations
 
@@ -13,19 +13,13 @@ __all__ = ["config"]
 
 @app.command()
 def config(
-    root: Annotated[
-        Path | None, Argument(metavar="ROOT", help="A root (log.dirs).", show_default=False)
-    ] = None,
-    topic: Annotated[
-        str | None, Option("--topic", metavar="NAME", help="Only this topic.", show_default=False)
-    ] = None,
+    root: Annotated[Path | None, Argument(metavar="ROOT", help="A root (log.dirs).")] = None,
+    topic: Annotated[str | None, Option("--topic", metavar="NAME", help="Only this topic.")] = None,
     set_: Annotated[
-        list[str] | None,
-        Option("--set", metavar="KEY=VALUE", help="Set a key of the topic.", show_default=False),
+        list[str] | None, Option("--set", metavar="KEY=VALUE", help="Set a key of the topic.")
     ] = None,
     unset: Annotated[
-        list[str] | None,
-        Option("--unset", metavar="KEY", help="Reset a key to its default.", show_default=False),
+        list[str] | None, Option("--unset", metavar="KEY", help="Reset a key to its default.")
     ] = None,
     all_: Annotated[bool, Option("--all", help="Also show defaults.")] = False,
     list_: Annotated[bool, Option("--list", help="List all keys; needs no root.")] = False,

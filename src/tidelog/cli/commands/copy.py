@@ -13,26 +13,14 @@ __all__ = ["copy"]
 
 @app.command()
 def copy(
-    source: Annotated[
-        Path,
-        Argument(metavar="SRC_PARTITION", help="A directory <topic>-<partition>.", show_default=False),
-    ],
-    target: Annotated[
-        Path,
-        Argument(metavar="DST_PARTITION", help="A new directory <topic>-<partition>.", show_default=False),
-    ],
+    source: Annotated[Path, Argument(metavar="SRC_PARTITION", help="A directory <topic>-<partition>.")],
+    target: Annotated[Path, Argument(metavar="DST_PARTITION", help="A new directory <topic>-<partition>.")],
     config: Annotated[
         list[str] | None,
-        Option(
-            "--config",
-            metavar="KEY=VALUE",
-            help="A topic config of the copy, as in Kafka.",
-            show_default=False,
-        ),
+        Option("--config", metavar="KEY=VALUE", help="A topic config of the copy, as in Kafka."),
     ] = None,
     roll_by_config: Annotated[
-        bool,
-        Option("--roll-by-config", help="Roll segments by the config, not where the source does."),
+        bool, Option("--roll-by-config", help="Roll segments by the config, not where the source does.")
     ] = False,
     server_properties: ServerProperties = None,
     json: Json = False,

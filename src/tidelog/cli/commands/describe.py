@@ -23,10 +23,7 @@ _MIN_COLUMNS, _MAX_COLUMNS = 20, 160
 @app.command()
 def describe(
     partition: Annotated[
-        str,
-        Argument(
-            metavar="PARTITION_DIR", help="A directory <topic>-<partition>, or its URL.", show_default=False
-        ),
+        str, Argument(metavar="PARTITION_DIR", help="A directory <topic>-<partition>, or its URL.")
     ],
     quick: Annotated[bool, Option("--quick", help="Read only indexes, not logs.")] = False,
     deep: Annotated[bool, Option("--deep", help="Check the checksums of all batches.")] = False,

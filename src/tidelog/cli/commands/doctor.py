@@ -1,4 +1,4 @@
-"""`tidelog doctor`: what will a stock broker make of these disks?"""
+"""`tidelog doctor`: what would a stock broker do with these disks?"""
 
 from __future__ import annotations
 
@@ -15,11 +15,7 @@ __all__ = ["doctor"]
 def doctor(
     paths: Annotated[
         list[Path],
-        Argument(
-            help="The roots (log.dirs) of one broker, or one partition's directory.",
-            metavar="PATH",
-            show_default=False,
-        ),
+        Argument(help="The roots (log.dirs) of one broker, or one partition's directory.", metavar="PATH"),
     ],
     quiet: Annotated[bool, Option("--quiet", "-q", help="Leave out notes and warnings.")] = False,
     now: Annotated[

@@ -14,12 +14,10 @@ from tidelog.cli.options.reading import AvroSchema
 __all__ = ["dump"]
 
 Files = Annotated[
-    list[Path] | None,
-    Argument(metavar="FILE", help="Files of any kind, or partition directories.", show_default=False),
+    list[Path] | None, Argument(metavar="FILE", help="Files of any kind, or partition directories.")
 ]
 MoreFiles = Annotated[
-    str | None,
-    Option("--files", metavar="FILE,FILE", help="Files, as kafka-dump-log takes them.", show_default=False),
+    str | None, Option("--files", metavar="FILE,FILE", help="Files, as kafka-dump-log takes them.")
 ]
 Deep = Annotated[bool, Option("--deep", "--deep-iteration", help="Show each record, not only each batch.")]
 PrintDataLog = Annotated[bool, Option("--print-data-log", help="Show keys and payloads too; implies --deep.")]
@@ -30,17 +28,11 @@ Decode = Annotated[
         metavar="HOW",
         help="Decode payloads: string, json, avro, consumer-offsets, transaction-state, share-group-state"
         " or cluster-metadata; implies --deep.",
-        show_default=False,
     ),
 ]
 AvroKeySchema = Annotated[
     Path | None,
-    Option(
-        "--avro-key-schema",
-        metavar="FILE",
-        help="The schema of keys; default: keys are text.",
-        show_default=False,
-    ),
+    Option("--avro-key-schema", metavar="FILE", help="The schema of keys; default: keys are text."),
 ]
 OffsetsDecoder = Annotated[bool, Option("--offsets-decoder", help="The same as --decode consumer-offsets.")]
 TransactionsDecoder = Annotated[bool, Option("--transaction-log-decoder", hidden=True)]
@@ -56,8 +48,7 @@ IndexSanityCheck = Annotated[
     bool, Option("--index-sanity-check", help="Check indexes on their own, without their logs.")
 ]
 MaxBytes = Annotated[
-    int | None,
-    Option("--max-bytes", metavar="N", min=0, help="Read no more than this of each log.", show_default=False),
+    int | None, Option("--max-bytes", metavar="N", min=0, help="Read no more than this of each log.")
 ]
 
 WithFile = Annotated[

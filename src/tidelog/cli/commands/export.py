@@ -1,4 +1,4 @@
-"""`tidelog export`: topics to Parquet files or a table, from where the last export ended."""
+"""`tidelog export`: write topics to Parquet files or a table, from where the last export ended."""
 
 from __future__ import annotations
 
@@ -36,25 +36,16 @@ _FOLLOWED_FILES = 16
 @app.command()
 def export(
     paths: Annotated[
-        list[str],
-        Argument(metavar="PATH", help="Root or partition directories, globs, or URLs.", show_default=False),
+        list[str], Argument(metavar="PATH", help="Root or partition directories, globs, or URLs.")
     ],
     to: Annotated[
         str,
-        Option(
-            "--to",
-            metavar="TARGET",
-            help="A directory or URL, or for Iceberg CATALOG.NAMESPACE.TABLE.",
-            show_default=False,
-        ),
+        Option("--to", metavar="TARGET", help="A directory or URL, or for Iceberg CATALOG.NAMESPACE.TABLE."),
     ],
     format: Annotated[
         str, Option("--format", metavar="FORMAT", help="The format of the target: parquet, delta or iceberg.")
     ] = "parquet",
-    topic: Annotated[
-        list[str] | None,
-        Option("--topic", metavar="NAME", help="Only this topic.", show_default=False),
-    ] = None,
+    topic: Annotated[list[str] | None, Option("--topic", metavar="NAME", help="Only this topic.")] = None,
     values: Annotated[
         str,
         Option(
@@ -76,12 +67,10 @@ def export(
             "--schema",
             metavar="DDL",
             help="The schema of JSON values, such as 'id BIGINT, name STRING'. Default: inferred.",
-            show_default=False,
         ),
     ] = None,
     evolve: Annotated[
-        bool,
-        Option("--evolve", help="Widen the schema of JSON values for new fields and larger numbers."),
+        bool, Option("--evolve", help="Widen the schema of JSON values for new fields and larger numbers.")
     ] = False,
     isolation: Annotated[
         str, Option("--isolation", metavar="LEVEL", help="read_committed or read_uncommitted.")
@@ -97,7 +86,6 @@ def export(
             "--partition-by",
             metavar="COLUMN",
             help="A partition column of a new table: topic, partition or date. Default: topic and date.",
-            show_default=False,
         ),
     ] = None,
     sort_by: Annotated[
@@ -106,12 +94,10 @@ def export(
             "--sort-by",
             metavar="COLUMN",
             help="Sort the rows of each row group by key, timestamp or offset. Default: offset order.",
-            show_default=False,
         ),
     ] = None,
     by_key: Annotated[
-        bool,
-        Option("--by-key", help="A table with the last record of each key; tombstones delete rows."),
+        bool, Option("--by-key", help="A table with the last record of each key; tombstones delete rows.")
     ] = False,
     buckets: Annotated[
         int,
@@ -120,8 +106,7 @@ def export(
         ),
     ] = 16,
     compact: Annotated[
-        bool,
-        Option("--compact", help="Merge small files of the table after the export, up to --file-mb."),
+        bool, Option("--compact", help="Merge small files of the table after the export, up to --file-mb.")
     ] = False,
     table_option: Annotated[
         list[str] | None,
@@ -129,7 +114,6 @@ def export(
             "--table-option",
             metavar="KEY=VALUE",
             help="A storage option of deltalake, or a property of the Iceberg catalog.",
-            show_default=False,
         ),
     ] = None,
     skip_damage: Annotated[bool, Option("--skip-damage", help="Skip data that is damaged or gone.")] = False,
@@ -144,7 +128,6 @@ def export(
             metavar="N",
             help="With --follow, run earlier when the logs have grown by N megabytes.",
             min=1,
-            show_default=False,
         ),
     ] = None,
     spark: Annotated[str, Option("--spark", metavar="MASTER", help="Spark's master.")] = "local[*]",

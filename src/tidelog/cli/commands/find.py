@@ -15,22 +15,13 @@ __all__ = ["find"]
 @app.command()
 def find(
     path: Annotated[
-        Path,
-        Argument(
-            metavar="PATH",
-            help="A partition directory, or a root (all of it, or one --topic).",
-            show_default=False,
-        ),
+        Path, Argument(metavar="PATH", help="A partition directory, or a root (all of it, or one --topic).")
     ],
     topic: Annotated[
-        list[str] | None,
-        Option(
-            "--topic", metavar="NAME", help="All partitions of this topic, in a root.", show_default=False
-        ),
+        list[str] | None, Option("--topic", metavar="NAME", help="All partitions of this topic, in a root.")
     ] = None,
     offset: Annotated[
-        list[int] | None,
-        Option("--offset", metavar="N", help="Find the position of this offset.", show_default=False),
+        list[int] | None, Option("--offset", metavar="N", help="Find the position of this offset.")
     ] = None,
     timestamp: Annotated[
         list[str] | None,
@@ -39,7 +30,6 @@ def find(
             metavar="TIME",
             help="Find the first record at or after this time: 2026-11-15T10:00 (UTC), milliseconds, '10 "
             "minutes ago'; -1 to -6 are Kafka's special timestamps.",
-            show_default=False,
         ),
     ] = None,
     committed_from: Annotated[
@@ -48,7 +38,6 @@ def find(
             "--committed-from",
             metavar="N",
             help="List the aborted transactions that a committed read from this offset skips.",
-            show_default=False,
         ),
     ] = None,
     json: Json = False,

@@ -13,19 +13,11 @@ __all__ = ["fix"]
 
 @app.command()
 def fix(
-    paths: Annotated[
-        list[Path],
-        Argument(help="The roots (log.dirs) of one broker.", metavar="PATH", show_default=False),
-    ],
+    paths: Annotated[list[Path], Argument(help="The roots (log.dirs) of one broker.", metavar="PATH")],
     apply: Annotated[bool, Option("--apply", help="Carry out the repairs.")] = False,
     plan: Annotated[
         Path | None,
-        Option(
-            "--plan",
-            metavar="FILE",
-            help="Save the plan; with --apply, carry out exactly this one.",
-            show_default=False,
-        ),
+        Option("--plan", metavar="FILE", help="Save the plan; with --apply, carry out exactly this one."),
     ] = None,
     undo: Annotated[bool, Option("--undo", help="Undo the last repairs.")] = False,
     empty: Annotated[
@@ -35,7 +27,7 @@ def fix(
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Plan repairs for what tidelog doctor finds: files, what would be lost, how it is undone.
+    """Plan repairs for what tidelog doctor finds: which files, what would be lost, how to undo them.
 
     Nothing is changed without --apply. What is changed or removed is kept in the root, where brokers ignore
     it, until --undo puts it back or --empty-quarantine deletes it. No broker may be running. The exit code is

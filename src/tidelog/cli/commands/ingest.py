@@ -1,4 +1,4 @@
-"""`tidelog ingest`: files that Spark reads into topics, from where the last run ended."""
+"""`tidelog ingest`: write what Spark reads into topics, from where the last run ended."""
 
 from __future__ import annotations
 
@@ -15,88 +15,53 @@ __all__ = ["ingest"]
 
 @app.command()
 def ingest(
-    source: Annotated[
-        str,
-        Argument(metavar="SRC", help="Files, a directory, a glob, a URL, or a table.", show_default=False),
-    ],
-    root: Annotated[str, Argument(metavar="ROOT", help="The root directory (log.dirs).", show_default=False)],
+    source: Annotated[str, Argument(metavar="SRC", help="Files, a directory, a glob, a URL, or a table.")],
+    root: Annotated[str, Argument(metavar="ROOT", help="The root directory (log.dirs).")],
     format_name: Annotated[
         str,
-        Option(
-            "--format",
-            metavar="NAME",
-            help="The format of SRC: parquet, json, csv, delta, iceberg, ...",
-            show_default=False,
-        ),
+        Option("--format", metavar="NAME", help="The format of SRC: parquet, json, csv, delta, iceberg, ..."),
     ],
     topic: Annotated[
-        str | None,
-        Option("--topic", metavar="NAME", help="The topic; default: the column topic.", show_default=False),
+        str | None, Option("--topic", metavar="NAME", help="The topic; default: the column topic.")
     ] = None,
     key: Annotated[
-        str | None,
-        Option("--key", metavar="SQL", help="The key; default: the column key.", show_default=False),
+        str | None, Option("--key", metavar="SQL", help="The key; default: the column key.")
     ] = None,
     value: Annotated[
         str | None,
         Option(
-            "--value",
-            metavar="SQL",
-            help="The value; default: the column value, or all columns as JSON.",
-            show_default=False,
+            "--value", metavar="SQL", help="The value; default: the column value, or all columns as JSON."
         ),
     ] = None,
     timestamp: Annotated[
-        str | None,
-        Option(
-            "--timestamp",
-            metavar="SQL",
-            help="The timestamp; default: the column timestamp.",
-            show_default=False,
-        ),
+        str | None, Option("--timestamp", metavar="SQL", help="The timestamp; default: the column timestamp.")
     ] = None,
     partitions: Annotated[
         int | None,
-        Option(
-            "--partitions",
-            metavar="N",
-            help="The number of partitions of a new topic.",
-            min=1,
-            show_default=False,
-        ),
+        Option("--partitions", metavar="N", help="The number of partitions of a new topic.", min=1),
     ] = None,
     config: Annotated[
         list[str] | None,
-        Option(
-            "--config",
-            metavar="KEY=VALUE",
-            help="A config of a new topic, such as retention.ms=-1.",
-            show_default=False,
-        ),
+        Option("--config", metavar="KEY=VALUE", help="A config of a new topic, such as retention.ms=-1."),
     ] = None,
     option: Annotated[
         list[str] | None,
-        Option(
-            "--option",
-            metavar="KEY=VALUE",
-            help="An option of Spark's reader or the table.",
-            show_default=False,
-        ),
+        Option("--option", metavar="KEY=VALUE", help="An option of Spark's reader or the table."),
     ] = None,
     on_change: Annotated[
         str,
         Option(
             "--on-change",
             metavar="WHAT",
-            help="Of a table, versions that removed or rewrote rows: fail, skip, or take their new files.",
+            help="What to do at versions of a table that removed or rewrote rows: fail, skip them, or take "
+            "their new files.",
         ),
     ] = "fail",
     compression: Annotated[
         str, Option("--compression", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd.")
     ] = "none",
     name: Annotated[
-        str | None,
-        Option("--name", metavar="NAME", help="A name for the progress of this ingest.", show_default=False),
+        str | None, Option("--name", metavar="NAME", help="The name under which progress is recorded.")
     ] = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Only show what would be written.")] = False,
     spark: Annotated[str, Option("--spark", metavar="MASTER", help="Spark's master.")] = "local[*]",

@@ -1,4 +1,4 @@
-"""`tidelog ls`: which roots, topics and partitions there are, at a glance."""
+"""`tidelog ls`: list roots, topics and partitions."""
 
 from __future__ import annotations
 
@@ -17,15 +17,11 @@ def ls(
         Argument(
             metavar="PATH",
             help="Roots (log.dirs) or partition directories, globs, or URLs. Default: the current directory.",
-            show_default=False,
         ),
     ] = None,
     topics: Annotated[bool, Option("--topics", "-t", help="Print one line per topic.")] = False,
     roots: Annotated[bool, Option("--roots", "-r", help="Print one line per root.")] = False,
-    topic: Annotated[
-        list[str] | None,
-        Option("--topic", metavar="NAME", help="Only this topic.", show_default=False),
-    ] = None,
+    topic: Annotated[list[str] | None, Option("--topic", metavar="NAME", help="Only this topic.")] = None,
     json: Json = False,
     debug: Debug = False,
 ) -> None:

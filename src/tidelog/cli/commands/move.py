@@ -14,16 +14,11 @@ __all__ = ["move"]
 @app.command()
 def move(
     partition: Annotated[
-        Path,
-        Argument(metavar="PARTITION_DIR", help="A partition's directory in its root.", show_default=False),
+        Path, Argument(metavar="PARTITION_DIR", help="A partition's directory in its root.")
     ],
-    target: Annotated[
-        Path,
-        Argument(metavar="TARGET_ROOT", help="The root (log.dirs) to move it to.", show_default=False),
-    ],
+    target: Annotated[Path, Argument(metavar="TARGET_ROOT", help="The root (log.dirs) to move it to.")],
     root: Annotated[
-        list[Path] | None,
-        Option("--root", metavar="ROOT", help="Another root of the same node.", show_default=False),
+        list[Path] | None, Option("--root", metavar="ROOT", help="Another root of the same node.")
     ] = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Only show what would be moved.")] = False,
     server_properties: ServerProperties = None,

@@ -16,16 +16,11 @@ __all__ = ["pipeline"]
 
 @app.command()
 def pipeline(
-    config: Annotated[
-        Path, Argument(metavar="CONFIG.yaml", help="The pipeline: root and steps.", show_default=False)
-    ],
+    config: Annotated[Path, Argument(metavar="CONFIG.yaml", help="The pipeline: root and steps.")],
     dry_run: Annotated[
         bool, Option("--dry-run", help="Only check the file, with Spark, and show which steps would run.")
     ] = False,
-    spark: Annotated[
-        str | None,
-        Option("--spark", metavar="MASTER", help="Spark's master.", show_default=False),
-    ] = None,
+    spark: Annotated[str | None, Option("--spark", metavar="MASTER", help="Spark's master.")] = None,
     json: Json = False,
     debug: Debug = False,
 ) -> None:

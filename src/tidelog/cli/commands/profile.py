@@ -13,13 +13,9 @@ __all__ = ["profile"]
 @app.command()
 def profile(
     paths: Annotated[
-        list[str],
-        Argument(metavar="PATH", help="Root or partition directories, globs, or URLs.", show_default=False),
+        list[str], Argument(metavar="PATH", help="Root or partition directories, globs, or URLs.")
     ],
-    topic: Annotated[
-        list[str] | None,
-        Option("--topic", metavar="NAME", help="Only this topic.", show_default=False),
-    ] = None,
+    topic: Annotated[list[str] | None, Option("--topic", metavar="NAME", help="Only this topic.")] = None,
     spark: Annotated[str, Option("--spark", metavar="MASTER", help="Spark's master.")] = "local[*]",
     json: Json = False,
     debug: Debug = False,

@@ -15,19 +15,12 @@ __all__ = ["reconcile"]
 def reconcile(
     sources: Annotated[
         list[Path],
-        Argument(
-            metavar="SRC",
-            help="Roots (log.dirs) of several brokers, or directories of one partition.",
-            show_default=False,
-        ),
+        Argument(metavar="SRC", help="Roots (log.dirs) of several brokers, or directories of one partition."),
     ],
     target: Annotated[
-        Path | None,
-        Option("--to", metavar="DST", help="A new or empty directory: the new root.", show_default=False),
+        Path | None, Option("--to", metavar="DST", help="A new or empty directory: the new root.")
     ] = None,
-    topic: Annotated[
-        list[str] | None, Option("--topic", metavar="NAME", help="Only this topic.", show_default=False)
-    ] = None,
+    topic: Annotated[list[str] | None, Option("--topic", metavar="NAME", help="Only this topic.")] = None,
     log_start: Annotated[
         str,
         Option(
@@ -42,12 +35,10 @@ def reconcile(
             "--losers",
             metavar="DIR",
             help="A new directory for records that an election has cut off, as logs.",
-            show_default=False,
         ),
     ] = None,
     node_id: Annotated[
-        int | None,
-        Option("--node-id", metavar="ID", help="The new root's node.id; 1 if not given.", show_default=False),
+        int | None, Option("--node-id", metavar="ID", help="The new root's node.id; 1 if not given.")
     ] = None,
     spark: OnSpark = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Only report; write nothing.")] = False,
@@ -65,7 +56,7 @@ def reconcile(
     from tidelog.cli.render.output import make_output
 
     if target is None and not dry_run:
-        raise UsageError("name the new root with --to, or look only, with --dry-run")
+        raise UsageError("name the new root with --to, or only look with --dry-run")
     raise Exit(
         reconcile_to(
             sources,

@@ -1,46 +1,33 @@
-"""`tidelog recover`: bring logs in order after a crash."""
+"""`tidelog recover`: recover logs after a crash."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated
 
-from tidelog.cli.app import Debug, Json, ServerProperties, app
-from tidelog.cli.declare import Argument, Exit, Option
+from tidelog.cli.app import Debug, Json, RootOrPartition, ServerProperties, app, config_override
+from tidelog.cli.declare import Exit, Option
 
 __all__ = ["recover"]
 
 
 @app.command()
 def recover(
-    path: Annotated[
-        Path,
-        Argument(help="A root (log.dirs) or one partition's directory.", show_default=False),
-    ],
+    path: RootOrPartition,
     recovery_point: Annotated[
         int | None,
         Option(
             "--recovery-point",
             min=0,
             help="Check from this offset on. Default: the root's checkpoint, or everything.",
-            show_default=False,
         ),
     ] = None,
     keep: Annotated[
-        Path | None,
-        Option("--keep", help="Keep what is cut in this directory, not beside the log.", show_default=False),
+        Path | None, Option("--keep", help="Keep what is cut in this directory, not beside the log.")
     ] = None,
     discard: Annotated[bool, Option("--discard", help="Do not keep what is cut.")] = False,
     dry_run: Annotated[bool, Option("--dry-run", help="Only show what would be cut, and why.")] = False,
-    config: Annotated[
-        list[str] | None,
-        Option(
-            "--config",
-            metavar="KEY=VALUE",
-            help="A topic config to use instead of the metadata's, such as segment.index.bytes=65536.",
-            show_default=False,
-        ),
-    ] = None,
+    config: Annotated[list[str] | None, config_override("segment.index.bytes=65536")] = None,
     server_properties: ServerProperties = None,
     json: Json = False,
     debug: Debug = False,

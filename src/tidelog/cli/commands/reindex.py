@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
-from tidelog.cli.app import Debug, Json, OnSpark, ServerProperties, app
-from tidelog.cli.declare import Argument, Exit, Option
+from tidelog.cli.app import Debug, Json, OnSpark, RootOrPartition, ServerProperties, app, config_override
+from tidelog.cli.declare import Exit, Option
 
 __all__ = ["reindex"]
 
 
 @app.command()
 def reindex(
-    path: Annotated[
-        Path,
-        Argument(help="A root (log.dirs) or one partition's directory.", show_default=False),
-    ],
+    path: RootOrPartition,
     everything: Annotated[
         bool, Option("--all", help="Rebuild all indexes, not only missing and wrong ones.")
     ] = False,
     dry_run: Annotated[bool, Option("--dry-run", help="Only show which indexes would be rebuilt.")] = False,
-    config: Annotated[
-        list[str] | None,
-        Option(
-            "--config",
-            metavar="KEY=VALUE",
-            help="A topic config to use instead of the metadata's, such as index.interval.bytes=4096.",
-            show_default=False,
-        ),
-    ] = None,
+    config: Annotated[list[str] | None, config_override("index.interval.bytes=4096")] = None,
     server_properties: ServerProperties = None,
     spark: OnSpark = None,
     json: Json = False,

@@ -13,24 +13,19 @@ __all__ = ["report"]
 
 @app.command()
 def report(
-    paths: Annotated[
-        list[str],
-        Argument(metavar="PATH", help="Root or partition directories, or URLs.", show_default=False),
-    ],
+    paths: Annotated[list[str], Argument(metavar="PATH", help="Root or partition directories, or URLs.")],
     output: Annotated[
-        Path | None,
-        Option("--output", "-o", metavar="FILE", help="The page to write.", show_default=False),
+        Path | None, Option("--output", "-o", metavar="FILE", help="The page to write.")
     ] = None,
     doctor: Annotated[
         bool, Option("--doctor", help="Have doctor examine local disks too, which reads every byte.")
     ] = False,
     records: Annotated[
-        bool,
-        Option("--records", help="Decode records, too: compression ratios, exact hours and key skew."),
+        bool, Option("--records", help="Decode records, too: compression ratios, exact hours and key skew.")
     ] = False,
     now: Annotated[
         str | None,
-        Option("--now", metavar="TIME", help="The time that retention is told for.", show_default="now"),
+        Option("--now", metavar="TIME", help="Forecast retention as of this time.", show_default="now"),
     ] = None,
     server_properties: ServerProperties = None,
     spark: OnSpark = None,

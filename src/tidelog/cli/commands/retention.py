@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
-from tidelog.cli.app import Debug, Json, OnSpark, ServerProperties, app
-from tidelog.cli.declare import Argument, Option
+from tidelog.cli.app import Debug, Json, OnSpark, RootOrPartition, ServerProperties, app, config_override
+from tidelog.cli.declare import Option
 
 __all__ = ["retention"]
 
 
 @app.command()
 def retention(
-    path: Annotated[
-        Path,
-        Argument(help="A root (log.dirs) or one partition's directory.", show_default=False),
-    ],
+    path: RootOrPartition,
     dry_run: Annotated[bool, Option("--dry-run", help="Only show what would be deleted, and why.")] = False,
-    config: Annotated[
-        list[str] | None,
-        Option(
-            "--config",
-            metavar="KEY=VALUE",
-            help="A topic config to use instead of the metadata's, such as retention.ms=86400000.",
-            show_default=False,
-        ),
-    ] = None,
+    config: Annotated[list[str] | None, config_override("retention.ms=86400000")] = None,
     server_properties: ServerProperties = None,
     spark: OnSpark = None,
     json: Json = False,

@@ -32,17 +32,11 @@ class Which:
     """Which records."""
 
     key: Annotated[
-        list[str] | None,
-        Option("--key", metavar="TEXT", help="Records with this key; may be repeated.", show_default=False),
+        list[str] | None, Option("--key", metavar="TEXT", help="Records with this key; may be repeated.")
     ] = None
     keys_from: Annotated[
         Path | None,
-        Option(
-            "--keys-from",
-            metavar="FILE",
-            help="Records with one of the keys in this file, one a line.",
-            show_default=False,
-        ),
+        Option("--keys-from", metavar="FILE", help="Records with one of the keys in this file, one a line."),
     ] = None
     keys_hex: Annotated[bool, Option("--keys-hex", help="Keys are given as hexadecimal digits.")] = False
     key_match: KeyMatch = None
@@ -67,7 +61,6 @@ class What:
             "--redact",
             metavar="PART",
             help="Replace this part of the records: value, key or headers; may be repeated.",
-            show_default=False,
         ),
     ] = None
     replacement: Annotated[
@@ -77,34 +70,19 @@ class What:
     compression: Annotated[
         str | None,
         Option(
-            "--compression",
-            metavar="CODEC",
-            help="Compress all batches: none, gzip, snappy, lz4 or zstd.",
-            show_default=False,
+            "--compression", metavar="CODEC", help="Compress all batches: none, gzip, snappy, lz4 or zstd."
         ),
     ] = None
-    level: Annotated[
-        int | None,
-        Option("--level", metavar="N", help="The codec's compression level.", show_default=False),
-    ] = None
+    level: Annotated[int | None, Option("--level", metavar="N", help="The codec's compression level.")] = None
     upgrade: Annotated[bool, Option("--upgrade", help="Write messages of magic 0 and 1 as magic 2.")] = False
     earliest: Annotated[
         str | None,
         Option(
-            "--earliest",
-            metavar="TIME",
-            help="Give records that are older, or have no timestamp, this one.",
-            show_default=False,
+            "--earliest", metavar="TIME", help="Give records that are older, or have no timestamp, this one."
         ),
     ] = None
     latest: Annotated[
-        str | None,
-        Option(
-            "--latest",
-            metavar="TIME",
-            help="Give records that are younger this timestamp.",
-            show_default=False,
-        ),
+        str | None, Option("--latest", metavar="TIME", help="Give records that are younger this timestamp.")
     ] = None
 
     def edits(self, which: Which) -> Edits:
@@ -119,11 +97,7 @@ class What:
 def rewrite(
     paths: Annotated[
         list[Path],
-        Argument(
-            metavar="PATH",
-            help="A root (log.dirs), ROOT/TOPIC, or a partition's directory.",
-            show_default=False,
-        ),
+        Argument(metavar="PATH", help="A root (log.dirs), ROOT/TOPIC, or a partition's directory."),
     ],
     what: What,
     which: Which,
@@ -137,7 +111,6 @@ def rewrite(
             "--manifest",
             metavar="FILE",
             help="Write what was done as JSON: digests before and after, counts, offsets; no contents.",
-            show_default=False,
         ),
     ] = None,
     server_properties: ServerProperties = None,
@@ -145,12 +118,12 @@ def rewrite(
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Erase or redact records, recompress, upgrade or mend timestamps; all other offsets are kept.
+    """Erase or redact records, recompress, upgrade or correct timestamps; all other offsets are kept.
 
     The new segments take the place of the old ones as after compaction. The originals, with everything that
     was erased, stay in the root's quarantine until tidelog fix --empty-quarantine deletes them, and tidelog
     fix --undo brings them back; --discard deletes them at once. No broker may be running on the root, and it
-    must have been closed in order. Conditions apply to bytes; all must hold. Control records never change.
+    must have been closed cleanly. Conditions apply to bytes; all must hold. Control records never change.
     Internal topics are left alone unless they are named.
     """
     from tidelog.cli.actions.loading import RootOptions

@@ -1,4 +1,4 @@
-"""`tidelog salvage`: what is sound of damaged partitions, in a new root."""
+"""`tidelog salvage`: copy what is sound of damaged partitions to a new root."""
 
 from __future__ import annotations
 
@@ -13,17 +13,9 @@ __all__ = ["salvage"]
 
 @app.command()
 def salvage(
-    source: Annotated[
-        Path,
-        Argument(metavar="SRC", help="A root (log.dirs) or one partition's directory.", show_default=False),
-    ],
-    target: Annotated[
-        Path,
-        Argument(metavar="DST", help="A new or empty directory: the new root.", show_default=False),
-    ],
-    topic: Annotated[
-        list[str] | None, Option("--topic", metavar="NAME", help="Only this topic.", show_default=False)
-    ] = None,
+    source: Annotated[Path, Argument(metavar="SRC", help="A root (log.dirs) or one partition's directory.")],
+    target: Annotated[Path, Argument(metavar="DST", help="A new or empty directory: the new root.")],
+    topic: Annotated[list[str] | None, Option("--topic", metavar="NAME", help="Only this topic.")] = None,
     json: Json = False,
     debug: Debug = False,
 ) -> None:

@@ -14,8 +14,7 @@ __all__ = ["serve"]
 @app.command()
 def serve(
     roots: Annotated[
-        list[Path] | None,
-        Argument(metavar="ROOT", help="Roots (log.dirs); created if they are missing.", show_default=False),
+        list[Path] | None, Argument(metavar="ROOT", help="Roots (log.dirs); created if they are missing.")
     ] = None,
     listen: Annotated[
         list[str] | None,
@@ -25,43 +24,28 @@ def serve(
     ] = None,
     advertise: Annotated[
         str | None,
-        Option(
-            "--advertise",
-            metavar="HOST:PORT",
-            help="The address that clients are told to connect to.",
-            show_default=False,
-        ),
+        Option("--advertise", metavar="HOST:PORT", help="The address that clients are told to connect to."),
     ] = None,
     config: Annotated[
-        list[str] | None,
-        Option("--config", metavar="KEY=VALUE", help="A key of server.properties.", show_default=False),
+        list[str] | None, Option("--config", metavar="KEY=VALUE", help="A key of server.properties.")
     ] = None,
     server_properties: ServerProperties = None,
     users: Annotated[
         Path | None,
-        Option(
-            "--users",
-            metavar="FILE",
-            help="Lines of name=password; clients then authenticate with SASL.",
-            show_default=False,
-        ),
+        Option("--users", metavar="FILE", help="Require SASL; the file has lines of name=password."),
     ] = None,
     tls: Annotated[
-        Path | None,
-        Option("--tls", metavar="PEM", help="A certificate and its key; then TLS.", show_default=False),
+        Path | None, Option("--tls", metavar="PEM", help="Use TLS with the certificate and key in this file.")
     ] = None,
     tls_clients: Annotated[
         Path | None,
         Option(
-            "--tls-clients",
-            metavar="PEM",
-            help="Who signs the certificates that clients must have.",
-            show_default=False,
+            "--tls-clients", metavar="PEM", help="Require client certificates signed by a CA in this file."
         ),
     ] = None,
     metrics: Annotated[
         str | None,
-        Option("--metrics", metavar="HOST:PORT", help="Where Prometheus may ask.", show_default=False),
+        Option("--metrics", metavar="HOST:PORT", help="Serve metrics for Prometheus on this address."),
     ] = None,
     read_only: Annotated[bool, Option("--read-only", help="Serve without changing anything.")] = False,
     force: Force = False,

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
-from tidelog.cli.app import Debug, Json, ServerProperties, app
-from tidelog.cli.declare import Argument, Option
+from tidelog.cli.app import Debug, Json, RootPath, ServerProperties, app
+from tidelog.cli.declare import Option
 
 __all__ = ["tidy"]
 
 
 @app.command()
 def tidy(
-    root: Annotated[Path, Argument(help="A root (log.dirs).", show_default=False)],
+    root: RootPath,
     dry_run: Annotated[bool, Option("--dry-run", help="Only show what would be renamed.")] = False,
     force: Annotated[
         bool, Option("--force", help="Also rename on a disk whose metadata is on another disk.")

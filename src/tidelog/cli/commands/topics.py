@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
-from tidelog.cli.app import Debug, Json, ServerProperties, app
-from tidelog.cli.declare import Argument, Option
+from tidelog.cli.app import Debug, Json, RootPath, ServerProperties, app
+from tidelog.cli.declare import Option
 
 __all__ = ["topics"]
 
 
 @app.command()
 def topics(
-    root: Annotated[Path, Argument(metavar="ROOT", help="A root (log.dirs).", show_default=False)],
+    root: RootPath,
     describe: Annotated[
-        str | None,
-        Option("--describe", metavar="NAME", help="Show this topic's partitions.", show_default=False),
+        str | None, Option("--describe", metavar="NAME", help="Show this topic's partitions.")
     ] = None,
-    create: Annotated[
-        str | None, Option("--create", metavar="NAME", help="Create a topic.", show_default=False)
-    ] = None,
+    create: Annotated[str | None, Option("--create", metavar="NAME", help="Create a topic.")] = None,
     partitions: Annotated[
-        int | None,
-        Option("--partitions", min=1, help="The number of partitions of the new topic.", show_default=False),
+        int | None, Option("--partitions", min=1, help="The number of partitions of the new topic.")
     ] = None,
     config: Annotated[
-        list[str] | None,
-        Option("--config", metavar="KEY=VALUE", help="A config of the new topic.", show_default=False),
+        list[str] | None, Option("--config", metavar="KEY=VALUE", help="A config of the new topic.")
     ] = None,
     delete: Annotated[
-        str | None,
-        Option("--delete", metavar="NAME", help="Delete a topic and its records.", show_default=False),
+        str | None, Option("--delete", metavar="NAME", help="Delete a topic and its records.")
     ] = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Only show what would change.")] = False,
     server_properties: ServerProperties = None,

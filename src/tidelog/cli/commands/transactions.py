@@ -12,13 +12,10 @@ __all__ = ["transactions"]
 
 @app.command()
 def transactions(
-    paths: Annotated[
-        list[str],
-        Argument(metavar="PATH", help="Roots (log.dirs) or partition directories.", show_default=False),
-    ],
+    paths: Annotated[list[str], Argument(metavar="PATH", help="Roots (log.dirs) or partition directories.")],
     aborted: Annotated[bool, Option("--aborted", help="Also list aborted transactions.")] = False,
     producer: Annotated[
-        int | None, Option("--producer", metavar="ID", help="Only of this producer id.", show_default=False)
+        int | None, Option("--producer", metavar="ID", help="Only of this producer id.")
     ] = None,
     json: Json = False,
     debug: Debug = False,

@@ -13,15 +13,9 @@ __all__ = ["trim"]
 
 @app.command()
 def trim(
-    path: Annotated[
-        Path,
-        Argument(help="A root (log.dirs), or one partition's directory in a root.", show_default=False),
-    ],
+    path: Annotated[Path, Argument(help="A root (log.dirs), or one partition's directory in a root.")],
     before: Annotated[
-        int | None,
-        Option(
-            "--before", metavar="OFFSET", min=0, help="Delete records below this offset.", show_default=False
-        ),
+        int | None, Option("--before", metavar="OFFSET", min=0, help="Delete records below this offset.")
     ] = None,
     before_time: Annotated[
         str | None,
@@ -30,16 +24,13 @@ def trim(
             metavar="TIME",
             help="Delete records before the first one at or after this time: 2026-11-15T10:00 (UTC), "
             "milliseconds, or '7 days ago'.",
-            show_default=False,
         ),
     ] = None,
     topic: Annotated[
-        str | None,
-        Option("--topic", metavar="NAME", help="Only this topic of the root.", show_default=False),
+        str | None, Option("--topic", metavar="NAME", help="Only this topic of the root.")
     ] = None,
     partition: Annotated[
-        int | None,
-        Option("--partition", min=0, help="Only this partition of the topic.", show_default=False),
+        int | None, Option("--partition", min=0, help="Only this partition of the topic.")
     ] = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Only show what would be deleted.")] = False,
     server_properties: ServerProperties = None,

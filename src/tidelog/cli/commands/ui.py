@@ -13,10 +13,7 @@ __all__ = ["ui"]
 @app.command()
 def ui(
     paths: Annotated[
-        list[str],
-        Argument(
-            metavar="ROOT", help="Roots (log.dirs) or partition directories, or URLs.", show_default=False
-        ),
+        list[str], Argument(metavar="ROOT", help="Roots (log.dirs) or partition directories, or URLs.")
     ],
     port: Annotated[int, Option("--port", min=0, help="The port; 0 takes a free one.")] = 0,
     listen: Annotated[
@@ -32,12 +29,10 @@ def ui(
             "--avro-schema",
             metavar="[TOPIC=]FILE",
             help="The schema of values, of one topic or of all others.",
-            show_default=False,
         ),
     ] = None,
     open: Annotated[
-        bool | None,
-        Option("--open/--no-open", help="Open a browser.", show_default="if this is a terminal"),
+        bool | None, Option("--open/--no-open", help="Open a browser.", show_default="if this is a terminal")
     ] = None,
     json: Json = False,
     debug: Debug = False,

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
-from tidelog.cli.app import Debug, Json, app
-from tidelog.cli.declare import Argument, Option
+from tidelog.cli.app import Debug, Json, RootPath, app
+from tidelog.cli.declare import Option
 
 __all__ = ["unstray"]
 
 
 @app.command()
 def unstray(
-    root: Annotated[Path, Argument(help="A root (log.dirs).", show_default=False)],
+    root: RootPath,
     dry_run: Annotated[bool, Option("--dry-run", help="Only show what would be renamed.")] = False,
     json: Json = False,
     debug: Debug = False,

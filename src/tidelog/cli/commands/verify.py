@@ -1,22 +1,18 @@
-"""`tidelog verify`: is everything in a root or partition as it should be?"""
+"""`tidelog verify`: check every file of a root or partition."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
-from tidelog.cli.app import Debug, Json, OnSpark, app
-from tidelog.cli.declare import Argument, Exit, Option
+from tidelog.cli.app import Debug, Json, OnSpark, RootOrPartition, app
+from tidelog.cli.declare import Exit, Option
 
 __all__ = ["verify"]
 
 
 @app.command()
 def verify(
-    path: Annotated[
-        Path,
-        Argument(help="A root (log.dirs) or one partition's directory.", show_default=False),
-    ],
+    path: RootOrPartition,
     deep: Annotated[bool, Option("--deep", help="Also decode every record.")] = False,
     quiet: Annotated[bool, Option("--quiet", "-q", help="Only show damage, no notes.")] = False,
     spark: OnSpark = None,

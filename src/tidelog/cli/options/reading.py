@@ -34,75 +34,43 @@ if TYPE_CHECKING:
 
 __all__ = ["AvroSchema", "Corrupt", "Form", "Limit", "Spread", "Wanted", "grouped"]
 
-Paths = Annotated[
-    list[str],
-    Argument(metavar="PATH", help="Partition or root directories, globs, or URLs.", show_default=False),
-]
-Topics = Annotated[
-    list[str] | None, Option("--topic", metavar="NAME", help="Only this topic.", show_default=False)
-]
+Paths = Annotated[list[str], Argument(metavar="PATH", help="Partition or root directories, globs, or URLs.")]
+Topics = Annotated[list[str] | None, Option("--topic", metavar="NAME", help="Only this topic.")]
 Partitions = Annotated[
-    list[int] | None,
-    Option("--partition", metavar="N", help="Only partitions of this number.", show_default=False),
+    list[int] | None, Option("--partition", metavar="N", help="Only partitions of this number.")
 ]
-StartOffset = Annotated[
-    int | None,
-    Option("--offset", metavar="N", min=0, help="Start at this offset.", show_default=False),
-]
+StartOffset = Annotated[int | None, Option("--offset", metavar="N", min=0, help="Start at this offset.")]
 StartTime = Annotated[
     str | None,
     Option(
         "--since",
         metavar="TIME",
         help="Start at this time: 2026-11-15T10:00 (UTC), milliseconds, or '10 minutes ago'.",
-        show_default=False,
     ),
 ]
-EndOffset = Annotated[
-    int | None,
-    Option("--to-offset", metavar="N", min=0, help="End before this offset.", show_default=False),
-]
+EndOffset = Annotated[int | None, Option("--to-offset", metavar="N", min=0, help="End before this offset.")]
 EndTime = Annotated[
-    str | None,
-    Option(
-        "--until",
-        metavar="TIME",
-        help="End before the first record at or after this time.",
-        show_default=False,
-    ),
+    str | None, Option("--until", metavar="TIME", help="End before the first record at or after this time.")
 ]
-Limit = Annotated[
-    int | None,
-    Option("--limit", "-n", metavar="N", min=0, help="Print at most N records.", show_default=False),
-]
+Limit = Annotated[int | None, Option("--limit", "-n", metavar="N", min=0, help="Print at most N records.")]
 Committed = Annotated[bool, Option("--committed", help="Leave out aborted and open transactions.")]
-Key = Annotated[
-    str | None, Option("--key", metavar="TEXT", help="Only records with this key.", show_default=False)
-]
+Key = Annotated[str | None, Option("--key", metavar="TEXT", help="Only records with this key.")]
 KeyMatch = Annotated[
-    str | None,
-    Option("--key-match", metavar="REGEX", help="Only records whose key matches.", show_default=False),
+    str | None, Option("--key-match", metavar="REGEX", help="Only records whose key matches.")
 ]
 ValueContains = Annotated[
-    str | None,
-    Option("--contains", metavar="TEXT", help="Only records whose value contains this.", show_default=False),
+    str | None, Option("--contains", metavar="TEXT", help="Only records whose value contains this.")
 ]
 ValueMatch = Annotated[
-    str | None,
-    Option("--match", metavar="REGEX", help="Only records whose value matches.", show_default=False),
+    str | None, Option("--match", metavar="REGEX", help="Only records whose value matches.")
 ]
 Header = Annotated[
-    str | None,
-    Option("--header", metavar="KEY[=VALUE]", help="Only records with this header.", show_default=False),
+    str | None, Option("--header", metavar="KEY[=VALUE]", help="Only records with this header.")
 ]
 Tombstones = Annotated[bool, Option("--tombstones", help="Only records without a value.")]
 Corrupt = Annotated[
     str,
-    Option(
-        "--corrupt",
-        metavar="HOW",
-        help="At damage: fail, stop (end the partition there) or skip it.",
-    ),
+    Option("--corrupt", metavar="HOW", help="At damage: fail, stop (end the partition there) or skip it."),
 ]
 Format = Annotated[str, Option("--format", metavar="FORM", help="plain, json or hex.")]
 Show = Annotated[
@@ -112,20 +80,13 @@ Show = Annotated[
         metavar="A,B",
         help="Print these before the value, in plain and hex lines: topic, partition, offset, timestamp, "
         "key, headers.",
-        show_default=False,
     ),
 ]
 Decode = Annotated[
-    str | None,
-    Option(
-        "--decode", metavar="HOW", help="Decode keys and values; see tidelog dump --help.", show_default=False
-    ),
+    str | None, Option("--decode", metavar="HOW", help="Decode keys and values; see tidelog dump --help.")
 ]
 AvroSchema = Annotated[
-    Path | None,
-    Option(
-        "--avro-schema", metavar="FILE", help="The schema of values, for --decode avro.", show_default=False
-    ),
+    Path | None, Option("--avro-schema", metavar="FILE", help="The schema of values, for --decode avro.")
 ]
 ValueFormat = Annotated[
     str | None,
@@ -133,7 +94,6 @@ ValueFormat = Annotated[
         "--value-format",
         metavar="FORMAT",
         help="Decode values by their schemas: avro, protobuf or jsonschema, with --schemas.",
-        show_default=False,
     ),
 ]
 

@@ -31,12 +31,15 @@ Schemas = Annotated[
         "--schemas",
         metavar="WHERE",
         help="The schemas of values: a directory, or the URL of a schema registry.",
-        show_default=False,
     ),
 ]
 Framing = Annotated[
     str,
-    Option("--framing", metavar="HOW", help="What is before values: confluent (a schema id) or plain."),
+    Option(
+        "--framing",
+        metavar="HOW",
+        help="What precedes each value: confluent (a schema id) or plain (nothing).",
+    ),
 ]
 Subject = Annotated[
     str | None,
@@ -48,7 +51,6 @@ KeyFormat = Annotated[
         "--key-format",
         metavar="FORMAT",
         help="Decode keys by their schemas: avro, protobuf or jsonschema, with --schemas.",
-        show_default=False,
     ),
 ]
 KeySubject = Annotated[
@@ -63,7 +65,6 @@ RegistryOption = Annotated[
         "--registry-option",
         metavar="KEY=VALUE",
         help="An option of the registry's client, such as basic.auth.user.info; @FILE: read it from a file.",
-        show_default=False,
     ),
 ]
 

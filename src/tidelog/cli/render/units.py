@@ -14,12 +14,22 @@ from datetime import UTC, datetime, timedelta
 
 from tidelog.cli.errors import UsageError
 from tidelog.errors import InvalidInputError
-from tidelog.manager.upkeep.moments import parse_moment
+from tidelog.manager.upkeep.times import parse_moment
 
-__all__ = ["parse_target", "parse_time", "size_text", "span_text", "time_text"]
+__all__ = ["are", "counted", "parse_target", "parse_time", "size_text", "span_text", "time_text"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNITS = ("kB", "MB", "GB", "TB", "PB")
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """`1 segment`, `2 segments`; `plural` is for nouns that do not just get an s."""
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
+def are(number: int, *, dry_run: bool = False) -> str:
+    """The verb after `counted`."""
+    return "would be" if dry_run else "is" if number == 1 else "are"
 
 
 def time_text(timestamp_ms: int) -> str | None:

@@ -173,7 +173,7 @@ def _check_room(state: LogState, end_offset: int) -> None:
     if end_offset > LARGEST_OFFSET:
         raise InvalidInputError(
             f"{state.directory.path} cannot take these records: it ends at offset "
-            f"{state.view.offsets.log_end.message_offset}, and {LARGEST_OFFSET} is the largest there is"
+            f"{state.view.offsets.log_end.message_offset}, and {LARGEST_OFFSET} is the largest offset"
         )
 
 

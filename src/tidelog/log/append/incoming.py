@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypedDict, Union, cast
 
-import numpy as np
 import pyarrow as pa
 
 from tidelog.config import LogConfig
@@ -119,4 +118,4 @@ def scan_all(data: Buffer, *, torn_tail: bool = False) -> BatchTable:
         raise scan.fault
     if len(tables) == 1:
         return tables[0]
-    return BatchTable(np.concatenate([table.rows for table in tables]))
+    return BatchTable.joined(table.rows for table in tables)

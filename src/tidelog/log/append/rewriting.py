@@ -38,9 +38,9 @@ def rewrite(batches: Batches, which: npt.NDArray[np.bool_], config: LogConfig, n
         else:
             parts.append(view[int(row[Column.POSITION]) : int(row[Column.POSITION] + row[Column.SIZE])])
             rows.append(row)
-    table = np.stack(rows)
-    table[:, 0] = np.cumsum(table[:, 1]) - table[:, 1]
-    written = Batches(bytearray().join(parts), BatchTable(table))
+    table = BatchTable(np.stack(rows))
+    table.position[:] = np.cumsum(table.size) - table.size
+    written = Batches(bytearray().join(parts), table)
     check_batch_sizes(written.table, config)
     return written
 

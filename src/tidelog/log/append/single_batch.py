@@ -61,7 +61,6 @@ def _facts(state: LogState) -> tuple[Any, ...] | None:
         active.file,
         epoch,
         active.base_offset,
-        active.index_interval_bytes,
         min(bounds.segment_bytes, MAX_SIZE),
         min(bounds.timestamp, _LATEST),
         bounds.offset,

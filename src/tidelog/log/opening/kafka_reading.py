@@ -13,16 +13,18 @@ The offset index is searched as it is: also where it is out of order, and positi
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Self
 
+from tidelog.config import LogConfig
 from tidelog.errors import CorruptRecordError
 from tidelog.records.batches import scan_batches
 from tidelog.records.decode import decode_batches
 from tidelog.storage import File, FileSystem, read_file
-from tidelog.storage.names import FileKind, format_segment_file
+from tidelog.storage.directory import Directory
+from tidelog.storage.names import FileKind, Transient, format_segment_file, parse_segment_file
 
-__all__ = ["KafkaBatch", "KafkaSegment", "unknown_magics"]
+__all__ = ["KafkaBatch", "KafkaSegment", "end_to_kafka", "make_swap_indexes", "unknown_magics"]
 
 _OVERHEAD = 12
 _TO_MAGIC = 17
@@ -61,6 +63,32 @@ def unknown_magics(data: memoryview) -> list[int]:
         found.append(at)
 
 
+def end_to_kafka(directory: Directory, base_offset: int, transient: Transient = Transient.NONE) -> int:
+    """Where Kafka lets a segment end."""
+    segment = KafkaSegment.open(directory.fs, directory.path, base_offset, transient)
+    try:
+        return segment.next_offset()
+    finally:
+        segment.close()
+
+
+def make_swap_indexes(directory: Directory, names: Iterable[str], config: LogConfig) -> list[str]:
+    """Make the offset indexes that `.swap` segments lack, all zeros, as Kafka does to ask where they end."""
+    there, made = set(names), []
+    for file in map(parse_segment_file, sorted(there)):
+        if file is None or (file.kind, file.transient) != (FileKind.LOG, Transient.SWAP):
+            continue
+        name = format_segment_file(file.offset, FileKind.OFFSET_INDEX, Transient.SWAP)
+        if name not in there:
+            index = directory.open(name, writable=True, create=True)
+            try:
+                index.truncate(config.segment_index_bytes // _ENTRY.size * _ENTRY.size)
+            finally:
+                index.close()
+            made.append(name)
+    return made
+
+
 class KafkaSegment:
     """The log and the offset index of one segment."""
 
@@ -72,14 +100,16 @@ class KafkaSegment:
         self._source = source
 
     @classmethod
-    def open(cls, fs: FileSystem, directory: str, base_offset: int) -> Self:
+    def open(
+        cls, fs: FileSystem, directory: str, base_offset: int, transient: Transient = Transient.NONE
+    ) -> Self:
         """A segment of a partition's directory; close it."""
         try:
-            index = f"{directory}/{format_segment_file(base_offset, FileKind.OFFSET_INDEX)}"
+            index = f"{directory}/{format_segment_file(base_offset, FileKind.OFFSET_INDEX, transient)}"
             entries = read_file(fs, index)
         except FileNotFoundError:
             entries = b""
-        path = f"{directory}/{format_segment_file(base_offset, FileKind.LOG)}"
+        path = f"{directory}/{format_segment_file(base_offset, FileKind.LOG, transient)}"
         return cls(fs.open(path), entries, base_offset, path)
 
     def close(self) -> None:

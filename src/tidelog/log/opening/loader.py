@@ -35,7 +35,7 @@ from tidelog.index.base import MAX_RELATIVE_OFFSET
 from tidelog.index.transaction import decode_entries
 from tidelog.layout.partitions import PartitionFiles
 from tidelog.log.offsets import LogOffsetMetadata
-from tidelog.log.opening.kafka_reading import KafkaSegment
+from tidelog.log.opening.kafka_reading import end_to_kafka, make_swap_indexes
 from tidelog.log.opening.leftovers import orphans, plan_swaps, temporary_files
 from tidelog.log.opening.recovery_state import LogRecoveryState
 from tidelog.log.producers.loading import rebuild_producers
@@ -154,6 +154,8 @@ class _Loader:
         removed = {*gone[0], *gone[1]}
         left = [name for name in names if name not in removed]
         if any(name.endswith(Transient.SWAP.value) for name in left):
+            if self._as_kafka:
+                left = [*left, *make_swap_indexes(self._directory, left, self._parts.config)]
             plan = plan_swaps(left, self._swap_end, self._first_offset)
             self._unlink(plan.delete)
             logs = sum(name.endswith(_SWAPPED_LOG) for name, _ in plan.rename)
@@ -170,6 +172,8 @@ class _Loader:
             self._directory.sync()
 
     def _swap_end(self, base_offset: int) -> int:
+        if self._as_kafka:
+            return end_to_kafka(self._directory, base_offset, Transient.SWAP)
         segment = SealedSegment.open(self._directory, base_offset, transient=Transient.SWAP)
         try:
             return segment.next_offset()
@@ -177,6 +181,8 @@ class _Loader:
             segment.close()
 
     def _first_offset(self, base_offset: int) -> int | None:
+        if self._as_kafka:
+            return None
         segment = SealedSegment.open(self._directory, base_offset)
         try:
             found = segment.translate_offset(base_offset)
@@ -283,7 +289,7 @@ class _Loader:
         """
         directory = self._directory
         old = SealedSegment.open(directory, self._segments[index].base_offset)
-        last = self._end_to_kafka(old.base_offset) - 1 if self._as_kafka else None
+        last = end_to_kafka(self._directory, old.base_offset) - 1 if self._as_kafka else None
         if last is not None and last - old.base_offset <= MAX_RELATIVE_OFFSET:
             raise CorruptRecordError(f"{why}: Kafka fails, as the last offset is in range", source=old.path)
         _logger.warning("%s: splitting segment %d: %s", directory.path, old.base_offset, why)
@@ -358,7 +364,7 @@ class _Loader:
         return None
 
     def _below_its_start(self, end: int) -> InvalidInputError:
-        """A log that was closed in order ends where it says: the start is not this log's."""
+        """A log that was closed cleanly ends where it says: the start is not this log's."""
         path = self._directory.path
         return InvalidInputError(
             f"{path} ends at offset {end}, but the checkpoint of its root says that it starts at "
@@ -369,14 +375,7 @@ class _Loader:
 
     def _log_end(self) -> int:
         last = self._segments[-1]
-        return self._end_to_kafka(last.base_offset) if self._as_kafka else last.next_offset()
-
-    def _end_to_kafka(self, base_offset: int) -> int:
-        segment = KafkaSegment.open(self._directory.fs, self._directory.path, base_offset)
-        try:
-            return segment.next_offset()
-        finally:
-            segment.close()
+        return end_to_kafka(self._directory, last.base_offset) if self._as_kafka else last.next_offset()
 
     def _recover_from_point(self) -> None:
         bases = [segment.base_offset for segment in self._segments]

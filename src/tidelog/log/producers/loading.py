@@ -52,13 +52,15 @@ def rebuild_producers(
     gone = producers.truncate_and_reload(log_start_offset, last_offset, now_ms(), snapshots.read)
     snapshots.delete(gone)
     if last_offset > producers.map_end_offset:
+        final = segments.floor(last_offset)
         for segment in segments.values(producers.map_end_offset, last_offset):
             start = max(segment.base_offset, producers.map_end_offset, log_start_offset)
             producers.update_map_end_offset(start)
             if segment.base_offset in bases:
                 snapshots.take(producers)
             try:
-                _load(producers, segment, start, last_offset)
+                # As in Kafka, all of a segment counts before the last one, also offsets of damaged batches.
+                _load(producers, segment, start, last_offset if segment is final else None)
             except CorruptRecordError as error:
                 if not isinstance(error, TornBatchError) and not (trusted and without_snapshots):
                     raise
@@ -67,12 +69,14 @@ def rebuild_producers(
     snapshots.take(producers)
 
 
-def _load(producers: ProducerStateManager, segment: Segment, start: int, end: int) -> None:
-    """Take in the batches of a segment from the one that holds `start` to before the one that holds `end`."""
+def _load(producers: ProducerStateManager, segment: Segment, start: int, end: int | None) -> None:
+    """Take in the batches of a segment from the one that holds `start` to before the one that holds `end`, if
+    there is an end.
+    """
     first = segment.translate_offset(start)
     if first is None:
         return
-    last = segment.translate_offset(end)
+    last = None if end is None else segment.translate_offset(end)
     data = segment.buffer()
     stop = len(data) if last is None else last.position
     source = f"{segment.directory.path}/{segment.base_offset:020d}.log"

@@ -73,7 +73,7 @@ def read_markers(
         marker = _marker(fields)
         if marker is None:
             raise CorruptRecordError(
-                "a control record of a producer that is no commit or abort marker",
+                "a control record of a producer that is neither a commit nor an abort marker",
                 position=row[Column.POSITION],
                 offset=row[Column.BASE_OFFSET],
                 source=source,

@@ -29,6 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelog.errors import InvalidIndexError
+from tidelog.kernels.shared import ProducerFields
 from tidelog.log.append.info import AppendOrigin
 from tidelog.log.offsets import UNKNOWN_OFFSET, LogOffsetMetadata
 from tidelog.log.producers.plain_runs import MIN_RUN, states_after
@@ -83,8 +84,10 @@ class ProducerUpdate(NamedTuple):
     """In the order of their markers; the aborted ones belong into the transaction index."""
 
 
-class ProducerStateManager:
+class ProducerStateManager(ProducerFields):
     """The state of a log's producers and transactions. Not for use by several threads at once."""
+
+    _producers: dict[int, ProducerState]
 
     def __init__(
         self,
@@ -93,12 +96,11 @@ class ProducerStateManager:
         producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
         max_transaction_timeout_ms: int = TRANSACTION_MAX_TIMEOUT_MS,
     ) -> None:
+        super().__init__()
         self.producer_id_expiration_ms = producer_id_expiration_ms
         self.max_transaction_timeout_ms = max_transaction_timeout_ms
-        self._producers: dict[int, ProducerState] = {}
         self._transactions = TransactionTable()
         self._snapshots = sorted(snapshot_offsets)
-        self._map_end_offset = 0
         self._last_snapshot_offset = 0
 
     def renewed(self, snapshot_offsets: Iterable[int]) -> ProducerStateManager:

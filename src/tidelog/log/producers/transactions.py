@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from tidelog.errors import InvalidTxnStateError
+from tidelog.kernels.shared import TransactionFields
 from tidelog.log.offsets import LogOffsetMetadata
 
 __all__ = ["CompletedTxn", "TransactionTable", "TxnMarker", "TxnMetadata"]
@@ -50,14 +51,16 @@ class CompletedTxn(NamedTuple):
     """The first offset of the oldest transaction left open, or the one after the marker."""
 
 
-class TransactionTable:
+class TransactionTable(TransactionFields):
     """The transactions of one log that hold its last stable offset back."""
 
-    __slots__ = ("_ongoing", "_replicated_below", "_unreplicated")
+    __slots__ = ("_replicated_below",)
+
+    _ongoing: dict[int, TxnMetadata]
+    _unreplicated: list[tuple[int, int, LogOffsetMetadata]]
 
     def __init__(self) -> None:
-        self._ongoing: dict[int, TxnMetadata] = {}
-        self._unreplicated: list[tuple[int, int, LogOffsetMetadata]] = []
+        super().__init__()
         self._replicated_below = 0
 
     @property

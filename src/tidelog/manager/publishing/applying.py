@@ -24,13 +24,13 @@ import numpy.typing as npt
 
 from tidelog.errors import DataLossError, InvalidIndexError, LogError
 from tidelog.index import TimeIndex
-from tidelog.layout.roots import Checkpoint, Root
+from tidelog.layout.roots import Checkpoint, Offsets, Root
 from tidelog.log import Log
 from tidelog.manager.publishing.checks import disk_error
 from tidelog.manager.publishing.mark import check_ours, remove_staged
-from tidelog.manager.publishing.staged import StagedRun, load_runs, read_manifest
+from tidelog.manager.publishing.staged import PieceKind, StagedRun, load_runs, read_manifest
 from tidelog.manager.store.partition import Partition
-from tidelog.records.batches import BatchTable, Column, scan_batches
+from tidelog.records.batches import BatchTable, scan_batches
 from tidelog.storage import Directory, FileSystem
 from tidelog.storage.files import parent
 from tidelog.storage.metadata import format_id
@@ -69,6 +69,10 @@ _MUCH_BYTES = 32 << 20
 _MANY_PARTITIONS = 16
 _THREADS = 4
 _MANY_LINKS = 4
+_MUCH_OF_PARTITION = 64 << 20
+"""Staged segments that are not half full are linked where a write gives a partition so much in all ..."""
+_MOST_LARGE = 64
+"""... and each has that part of it: a write leaves so many at most."""
 _PARTS_OF_SEGMENT = 16
 """An append is at most this part of a segment: what a segment lacks of being full is less than an append."""
 
@@ -105,7 +109,7 @@ def _of_these_topics(pending: PendingWrite, find: Find) -> PendingWrite:
             kept.append(one)
         else:
             _logger.warning(
-                "a write to %s was cut short, but that topic was made anew since: it stays as it is",
+                "a write to %s was cut short, but that topic was created again since: it stays as it is",
                 one.topic_partition,
             )
     is_void = not kept and bool(pending.partitions)  # and was not published: who writes it again is heard
@@ -159,18 +163,18 @@ def _has_all(log: Log, one: PendingPartition) -> bool:
     if log.log_end_offset < end:
         return False
     there = headers_from(log, one.base_offset)
-    ours = there[there[:, 3] < end]
-    if one.checksums is not None and not np.array_equal(ours[:, Column.CRC], _numbers(one.checksums)):
+    ours = BatchTable(there.rows[there.last_offset < end])
+    if one.checksums is not None and not np.array_equal(ours.crc, _numbers(one.checksums)):
         return False
-    return int((ours[:, 3] - ours[:, 2] + 1).sum()) == one.records
+    return int(ours.offset_count.sum()) == one.records
 
 
 def checksums_in(log: Log, runs: Sequence[StagedRun]) -> bytes | None:
     """The checksums that staged batches will have in a log, as a journal keeps them; None if it changes what
     they cover.
     """
-    planned = np.concatenate([np.empty((0, 16), dtype=np.int64), *(run.rows for run in runs)])
-    return None if _rewrites(log, planned) else planned[:, Column.CRC].astype(">u4").tobytes()
+    planned = BatchTable.joined(run.rows for run in runs)
+    return None if _rewrites(log, planned) else planned.crc.astype(">u4").tobytes()
 
 
 def _numbers(checksums: bytes) -> npt.NDArray[np.int64]:
@@ -218,13 +222,14 @@ def _give(fs: FileSystem, partition: Partition, one: PendingPartition, runs: Seq
     # An index gets at most an entry for each batch, and one when its segment is closed.
     most = max(config.segment_index_bytes // TimeIndex.ENTRY_SIZE - 1, 1)
     unsynced = 0
+    total = sum(run.piece.size for run in runs)
     for run, in_a_row in zip(runs, _segments_in_a_row(runs), strict=True):
         skip = min(done, len(run.rows))
         done -= skip
-        if skip == len(run.rows) or (not skip and _link(fs, partition, one, run, in_a_row)):
+        if skip == len(run.rows) or (not skip and _link(fs, partition, one, run, in_a_row, total)):
             continue
         data = run.data(fs)
-        for start, stop in _chunks(run.rows[skip:, Column.SIZE], limit, most):
+        for start, stop in _chunks(BatchTable(run.rows[skip:]).size, limit, most):
             batches = run.batches(data, skip + start, skip + stop)
             partition.append(batches, leader_epoch=one.leader_epoch)
             unsynced += len(batches.data)
@@ -238,23 +243,33 @@ def _segments_in_a_row(runs: Sequence[StagedRun]) -> list[int]:
     counts: list[int] = []
     count = 0
     for run in reversed(runs):
-        count = count + 1 if run.piece.is_segment else 0
+        count = count + 1 if run.piece.kind else 0
         counts.append(count)
     return counts[::-1]
 
 
-def _link(fs: FileSystem, partition: Partition, one: PendingPartition, run: StagedRun, in_a_row: int) -> bool:
+def _link(
+    fs: FileSystem,
+    partition: Partition,
+    one: PendingPartition,
+    run: StagedRun,
+    in_a_row: int,
+    total: int,
+) -> bool:
     """Take over a staged segment as it is, if it is one and the log can; whether it was done.
 
-    Linking ends the active segment. One that holds something and is not half full is worth ending only for
-    several segments in a row; else the staged one is copied.
+    A small one must be a good part of the `total` that its partition is given. Linking ends the active
+    segment, which is worth it only if that is empty or half full, or for several segments in a row; else the
+    staged one is copied.
     """
     log = partition.log
-    if not run.piece.is_segment or _rewrites(log, run.rows):
+    size, limit = run.piece.size, log.config.max_segment_bytes
+    if run.piece.kind is PieceKind.BATCHES or size > limit or _rewrites(log, BatchTable(run.rows)):
         return False
-    if run.piece.size > log.config.max_segment_bytes:
+    is_small = size < limit // 2 and (total < _MUCH_OF_PARTITION or size * _MOST_LARGE < total)
+    if run.piece.kind is PieceKind.LARGE_SEGMENT and is_small:
         return False
-    if 0 < log.segments.last.size < log.config.max_segment_bytes // 2 and in_a_row < _MANY_LINKS:
+    if 0 < log.segments.last.size < limit // 2 and in_a_row < _MANY_LINKS:
         return False
     with partition.gate:
         linked = log.link_segment(Directory(parent(run.path), fs), BatchTable(run.rows), one.leader_epoch)
@@ -282,15 +297,15 @@ def _batches_there(partition: Partition, one: PendingPartition, runs: Sequence[S
     log = partition.log
     if log.log_end_offset <= one.base_offset:
         return 0
-    planned = np.concatenate([run.rows for run in runs])
-    ends = one.base_offset + np.cumsum(planned[:, 3] - planned[:, 2] + 1)
+    planned = BatchTable.joined(run.rows for run in runs)
+    ends = one.base_offset + np.cumsum(planned.offset_count)
     there = headers_from(log, one.base_offset)
     # Each batch of the log against the one that is planned to end where it ends.
-    at = np.minimum(np.searchsorted(ends, there[:, 3] + 1), len(ends) - 1)
-    is_ours = (there[:, 3] + 1 == ends[at]) & (there[:, 12] == planned[at, 12])
-    is_ours &= there[:, 4] == one.leader_epoch
+    at = np.minimum(np.searchsorted(ends, there.last_offset + 1), len(ends) - 1)
+    is_ours = (there.last_offset + 1 == ends[at]) & (there.count == planned.count[at])
+    is_ours &= there.leader_epoch == one.leader_epoch
     if not _rewrites(log, planned):
-        is_ours &= there[:, 13] == planned[at, 13]
+        is_ours &= there.crc == planned.crc[at]
     in_order = is_ours & (at == np.arange(len(there)))
     done = len(there) if in_order.all() else int(np.argmin(in_order))
     reached = int(ends[done - 1]) if done else one.base_offset
@@ -300,17 +315,17 @@ def _batches_there(partition: Partition, one: PendingPartition, runs: Sequence[S
     return done
 
 
-def _rewrites(log: Log, planned: npt.NDArray[np.int64]) -> bool:
+def _rewrites(log: Log, planned: BatchTable) -> bool:
     """Whether the log changes what a batch's checksum covers: its time, or its codec."""
     config = log.config
     if config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
         return True
-    return any(config.target_codec(Codec(codec)) != codec for codec in np.unique(planned[:, 6] & 7).tolist())
+    return any(config.target_codec(Codec(codec)) != codec for codec in np.unique(planned.codec).tolist())
 
 
-def headers_from(log: Log, offset: int) -> npt.NDArray[np.int64]:
+def headers_from(log: Log, offset: int) -> BatchTable:
     """The headers of the batches from an offset on."""
-    tables = [np.empty((0, 16), dtype=np.int64)]
+    tables: list[npt.NDArray[np.int64]] = []
     for segment in log.segments.values(offset, log.log_end_offset):
         found = segment.translate_offset(offset)
         view, position = segment.buffer(), found.position if found is not None else segment.size
@@ -320,7 +335,7 @@ def headers_from(log: Log, offset: int) -> npt.NDArray[np.int64]:
                 raise scan.fault
             tables.append(scan.table.rows)
             position = scan.end
-    return np.concatenate(tables)
+    return BatchTable.joined(tables)
 
 
 def complete(fs: FileSystem, root: Root, pending: PendingWrite, find: Find) -> None:
@@ -356,7 +371,22 @@ def take_back(fs: FileSystem, root: Root, pending: PendingWrite, find: Find) -> 
             log = partition.log
             if log.log_end_offset > one.base_offset:
                 log.truncate_to(one.base_offset)
+                _lower_recovery_point(partition)
     settle(fs, root, done=False)
+
+
+def _lower_recovery_point(partition: Partition) -> None:
+    """Lower a log's checkpoint to its new end, with the gate held.
+
+    A checkpoint may have been written while the write was there. It would vouch for what is appended next.
+    """
+    name, point = partition.topic_partition, partition.log.recovery_point
+
+    def lowered(known: Offsets) -> Offsets:
+        return known if known.get(name, 0) <= point else {**known, name: point}
+
+    if partition.root is not None:
+        partition.root.update_checkpoint(Checkpoint.RECOVERY_POINTS, lowered)
 
 
 def _check_ours(root: Root, partition: Partition, one: PendingPartition) -> None:
@@ -365,9 +395,9 @@ def _check_ours(root: Root, partition: Partition, one: PendingPartition) -> None
     if log.log_end_offset <= one.base_offset:
         return
     there = headers_from(log, one.base_offset)
-    is_ours = there[:, 4] == one.leader_epoch
+    is_ours = there.leader_epoch == one.leader_epoch
     if one.checksums is not None:
-        is_ours &= np.isin(there[:, Column.CRC], _numbers(one.checksums))
+        is_ours &= np.isin(there.crc, _numbers(one.checksums))
     if log.log_end_offset > one.base_offset + one.records or not is_ours.all():
         raise LogError(
             f"{log.path} has records from offset {one.base_offset} on of a write that was cut short, and "

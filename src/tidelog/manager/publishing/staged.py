@@ -5,10 +5,10 @@
     <staging>/<write>/<task>.table        the headers of all of them, 16 int64 (little-endian) a batch
     <staging>/<write>/<task>.json         the manifest: which piece is where; written last
 
-The manifest is written last: what has none was never finished. Full segments are on the disk before; all else
-may be lost with the power, and is checked before it is used: the table against the manifest's checksum, the
-batches against their own. Offsets in staged batches count from 0 in each piece: stamping them needs no new
-checksum.
+The manifest is written last: what has none was never finished. Full and large segments are on the disk
+before; all else may be lost with the power, and is checked before it is used: the table against the
+manifest's checksum, the batches against their own. Offsets in staged batches count from 0 in each piece:
+stamping them needs no new checksum.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Manifest",
     "Piece",
+    "PieceKind",
     "StagedRun",
     "load_runs",
     "read_manifest",
@@ -46,11 +48,21 @@ _COLUMNS = 16
 _ROW = 8 * _COLUMNS
 _FACTS = (
     *("position", "size", "first_batch", "batches", "records", "min_timestamp", "max_timestamp"),
-    *("largest_batch", "keyless", "is_segment"),
+    *("largest_batch", "keyless", "kind"),
 )
 """What a manifest says of a piece, after topic, partition and file: whole numbers."""
 _SAME = (Column.POSITION, Column.SIZE, Column.MAGIC, Column.ATTRIBUTES, Column.COUNT, Column.CRC)
 """Columns of a table that tell a batch from others: position, size, magic, attributes, count, checksum."""
+
+
+class PieceKind(IntEnum):
+    """What the file of a piece is; manifests have the number."""
+
+    BATCHES = 0
+    """Batches of any partitions, or a small segment: to be copied."""
+    FULL_SEGMENT = 1
+    LARGE_SEGMENT = 2
+    """A segment that is large enough to be linked, though it is not full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +84,7 @@ class Piece:
     """The size of the largest batch."""
     keyless: int
     """How many records have no key."""
-    is_segment: bool = False
+    kind: PieceKind = PieceKind.BATCHES
     """Whether the file is a whole segment, with indexes beside it."""
 
 
@@ -125,12 +137,12 @@ def read_manifest(fs: FileSystem, directory: str, name: str) -> Manifest:
         for topic, partition, file, *numbers in content["pieces"]:
             tp = TopicPartition(str(topic), int(partition))
             facts = dict(zip(_FACTS, (int(number) for number in numbers), strict=True))
-            is_segment = bool(facts.pop("is_segment"))
-            pieces.append(Piece(tp, _inner(file), is_segment=is_segment, **facts))
+            kind = PieceKind(facts.pop("kind"))
+            pieces.append(Piece(tp, _inner(file), kind=kind, **facts))
         partitions = {str(topic): int(count) for topic, count in content["partitions"].items()}
         return Manifest(name, partitions, tuple(pieces), int(content["table_crc"]))
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise InvalidIndexError(f"{path} is no manifest of staged data: {error}") from error
+        raise InvalidIndexError(f"{path} is not a manifest of staged data: {error}") from error
 
 
 def _inner(file: Any) -> str:
@@ -198,7 +210,7 @@ def load_runs(
 def _size(fs: FileSystem, path: str) -> int:
     try:
         if fs.is_link(parent(path)) or fs.is_link(path):
-            raise DataLossError(f"{path} is a symbolic link, and no staged data of ours")
+            raise DataLossError(f"{path} is a symbolic link, not staged data")
         return fs.stat(path).size
     except (FileNotFoundError, NotADirectoryError):
         raise DataLossError(f"{path} is gone: staged data was lost") from None

@@ -17,8 +17,8 @@ Copies are merged in blocks of offsets that all of them have reached.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -50,11 +50,32 @@ class History:
     """By copy: from which offset on it is whole up to `cleaned_end`; NO_END: nowhere."""
     apart: frozenset[int] = frozenset()
     """The copies of which only what they know to be committed counts."""
+    aside: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    """By copy: offsets [first, end) at which it is no part of the history, though it is behind them."""
+    outvoted: int | None = None
+    """The newest leader epoch, if its records are cut off because none of them was ever committed."""
 
     @property
     def winner(self) -> Copy:
-        """The copy with the newest epoch, and the longest of those."""
+        """The copy with the newest epoch, and the longest of those, or one that was elected later."""
         return self.copies[self.order[0]]
+
+    def missing(self, number: int) -> list[tuple[int, int]]:
+        """The offsets [first, end) below the agreed one at which a copy tells nothing of the history."""
+        aside = self.aside.get(number)
+        return self.copies[number].damaged() + ([] if aside is None else [aside])
+
+    def is_left(self, rows: Int64s) -> Bools:
+        """Which rows are no part of the history."""
+        limits = np.array(self.agreed, np.int64)[rows[:, Row.COPY]]
+        return (rows[:, Row.LAST] >= limits) | self.is_aside(rows)
+
+    def is_aside(self, rows: Int64s) -> Bools:
+        """Which rows lie where their copy is no part of the history for a while."""
+        places = [self.aside.get(one.number, (0, 0)) for one in self.copies]
+        at = np.array(places, np.int64)[rows[:, Row.COPY]]
+        found: Bools = (rows[:, Row.LAST] >= at[:, 0]) & (rows[:, Row.BASE] < at[:, 1])
+        return found
 
 
 def decide(copies: Sequence[Copy]) -> History:
@@ -62,7 +83,12 @@ def decide(copies: Sequence[Copy]) -> History:
     order = sorted(
         range(len(copies)), key=lambda n: (-copies[n].lineage.last_epoch, -copies[n].end, copies[n].start, n)
     )
-    lineage = copies[order[0]].lineage
+    elected = _elected_later(copies, order)
+    outvoted = None if elected is None else copies[order[0]].lineage.last_epoch
+    if elected is not None:
+        order.insert(0, order.pop(order.index(elected)))
+    cuts = [_cut_at(one, copies) for one in copies]
+    lineage = copies[order[0]].lineage.split(cuts[order[0]])[1]
     agreed = [0] * len(copies)
     apart = set()
     for number in order:
@@ -72,16 +98,84 @@ def decide(copies: Sequence[Copy]) -> History:
         if mark is not None and mark < agreed[number] and is_apart(lineage, own):
             agreed[number] = mark
             apart.add(number)
+        if agreed[number] > cuts[number]:
+            own = own.split(cuts[number])[1]
         lineage = joined(lineage, own, agreed[number])
+    aside = {}
+    for number in order:
+        if 0 < cuts[number] < agreed[number]:
+            own = copies[number].lineage.split(cuts[number])[0]
+            parted = min(agreed_end(lineage, own), own.end)
+            lineage = joined(lineage, own, parted)
+            if parted < cuts[number]:
+                aside[number] = (parted, cuts[number])
     cleaned_end = max(min(one.cleaned_end, agreed[one.number]) for one in copies)
-    whole = tuple(_whole_from(one, agreed[one.number], cleaned_end) for one in copies)
-    return History(tuple(copies), tuple(order), lineage, tuple(agreed), cleaned_end, whole, frozenset(apart))
+    whole = tuple(_whole_from(one, agreed[one.number], cleaned_end, aside.get(one.number)) for one in copies)
+    return History(
+        tuple(copies),
+        tuple(order),
+        lineage,
+        tuple(agreed),
+        cleaned_end,
+        whole,
+        frozenset(apart),
+        aside,
+        outvoted,
+    )
 
 
-def _whole_from(copy: Copy, agreed: int, cleaned_end: int) -> int:
+def _cut_at(copy: Copy, copies: Sequence[Copy]) -> int:
+    """The offset before which a copy must have had other records than the others; 0: none.
+
+    It has a gap there, before an epoch with which another copy starts: a batch across it was cut off.
+    A third copy knows the epoch, and goes on to it without a gap.
+    """
+    own = {(one.epoch, one.start) for one in copy.lineage.epochs}
+    starts = {one.start for one in copies}
+    found = 0
+    for run in copy.gaps:
+        if (run.epoch, run.first) in own and run.first in starts and run.first > copy.start:
+            whole = any(
+                one.start < run.first
+                and run.epoch in {each.epoch for each in one.lineage.epochs}
+                and run.first not in {each.first for each in one.gaps}
+                for one in copies
+            )
+            found = run.first if whole else found
+    return found
+
+
+def _elected_later(copies: Sequence[Copy], order: Sequence[int]) -> int | None:
+    """The copy that must have been elected after the newest epoch that is known, though it cannot tell.
+
+    Its `leader-epoch-checkpoint` is gone, and with it an election after which nothing was written yet. But it
+    knows records to be committed that the newest known epoch does not have. Of that epoch nobody knows any
+    record to be committed: its leader had been cut off from the others.
+    """
+    newest = copies[order[0]].lineage
+    holders = [one for one in copies if one.lineage.last_epoch == newest.last_epoch]
+    marks = [one.partition.high_watermark for one in holders]
+    start = newest.epochs[-1].earliest if newest.epochs else 0
+    if any(mark is None or mark > start for mark in marks):
+        return None
+    elected, most = None, -1
+    for number in order:
+        one = copies[number]
+        mark = min(one.partition.high_watermark or 0, one.end)
+        # Either may have lost an epoch of the other to damage: what it had there is then not known.
+        agreed = max(agreed_end(newest, one.lineage), agreed_end(one.lineage, newest))
+        if one in holders or one.knows_epochs or mark <= max(most, agreed):
+            continue
+        elected, most = number, mark
+    return elected
+
+
+def _whole_from(copy: Copy, agreed: int, cleaned_end: int, aside: tuple[int, int] | None) -> int:
     if agreed < cleaned_end:
         return NO_END
     ends = [min(end, NO_END) for first, end in copy.damaged() if first < cleaned_end]
+    if aside is not None and aside[0] < cleaned_end:
+        ends.append(aside[1])
     return max([copy.start, *ends])
 
 
@@ -110,8 +204,7 @@ def merge(history: History, log_start: int) -> Iterator[Block]:
     """All batches from the log start on, by offset."""
     last = -1
     for rows in _blocks(history.copies):
-        limits = np.array(history.agreed, np.int64)[rows[:, Row.COPY]]
-        outside = rows[:, Row.LAST] >= limits
+        outside = history.is_left(rows)
         left = rows[outside]
         inside = rows[~outside & (rows[:, Row.LAST] >= log_start)]
         chosen, conflicts = choose(inside, history, last)
@@ -181,7 +274,7 @@ def _speaker(rows: Int64s, history: History) -> Int64s:
     for number in ranked:
         one = history.copies[number]
         sound = (base >= one.start) & (last < history.agreed[number])
-        for first, end in one.damaged():
+        for first, end in history.missing(number):
             sound &= (last < first) | (base >= end)
         speaker[sound & (speaker < 0)] = number
     return speaker

@@ -1,6 +1,6 @@
 """A replica's copy of a partition, looked through past its damage.
 
-1. Each segment is surveyed (`scanning.survey`): which of its bytes are sound batches, and what lies between.
+1. Each segment is surveyed (`scanning.soundness`): which bytes are sound batches, and what lies between.
 2. The headers of the sound batches tell the leader epochs, and where cleaning has taken records out.
 
 A batch is a row of 12 numbers (`Row`). Rows are read when they are needed, in blocks: memory grows with the
@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -23,12 +25,13 @@ from tidelog.records.windows import read_windows
 from tidelog.scanning.losses import Loss
 from tidelog.scanning.partitions import Partition, SegmentFacts
 from tidelog.scanning.ranges import missing_tasks
+from tidelog.scanning.soundness import Survey, survey_segment
 from tidelog.scanning.stability import segment_task
-from tidelog.scanning.survey import Survey, survey_segment
 from tidelog.scanning.tasks import NO_END
+from tidelog.scanning.witness import index_bytes
 from tidelog.storage import EpochEntry
 from tidelog.storage.checkpoints import parse_epochs
-from tidelog.storage.names import LEADER_EPOCH_FILE
+from tidelog.storage.names import LEADER_EPOCH_FILE, FileKind, format_segment_file
 
 __all__ = ["Copy", "Int64s", "Row", "look_through", "loss_end"]
 
@@ -64,6 +67,10 @@ class Copy:
     losses: tuple[Loss, ...]
     """What is damaged."""
     notes: tuple[str, ...]
+    knows_epochs: bool = True
+    """Whether its `leader-epoch-checkpoint` tells any epoch."""
+    gaps: tuple[EpochRun, ...] = ()
+    """The runs of epochs before which records are missing that no damage has taken."""
 
     @property
     def name(self) -> str:
@@ -141,12 +148,14 @@ def look_through(
     for segment in facts:
         task = segment_task(partition, segment)
         view = partition.log_view(segment)
+        index_name = format_segment_file(segment.base_offset, FileKind.OFFSET_INDEX)
         survey = survey_segment(
             view,
             view.size,
             floor=segment.base_offset,
             limit=task.next_base,
             is_last=task.next_base == NO_END,
+            index=index_bytes(partial(partition.volume.content, index_name)),
             name=task.source,
         )
         segments.append(_Segment(segment, survey))
@@ -178,6 +187,8 @@ def look_through(
         walk.cleaned_end,
         tuple(losses),
         (*notes, *unreadable),
+        bool(entries),
+        tuple(walk.behind_gaps()),
     )
 
 
@@ -213,6 +224,12 @@ class _Walk:
                 old = self.runs.pop()
                 run = EpochRun(run.epoch, old.first, run.last, old.batches + run.batches)
             self.runs.append(run)
+
+    def behind_gaps(self) -> Iterator[EpochRun]:
+        """The runs of epochs before which records are missing that no damage has taken."""
+        for before, run in pairwise(self.runs):
+            if run.first > before.last + 1 and run.first not in self._damage_ends:
+                yield run
 
 
 def _checkpoint(partition: Partition) -> tuple[list[EpochEntry], list[str]]:

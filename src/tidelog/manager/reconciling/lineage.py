@@ -10,6 +10,9 @@ the epoch as both have. From that follows:
 3. What the winner does not tell (it starts later, or is damaged) the next best copy does, and so on.
 4. Where a copy ends before the oldest epoch begins that the history knows, no epoch tells whether it agrees.
    Only what it knows to be committed counts: what lies below its high watermark.
+5. A follower whose leader was trimmed cuts off only what lies above the leader's log start. If a batch lay
+   across that offset, a gap is left there before the leader's epoch: the follower had other records below.
+   Where another copy goes on without a gap, that one tells what came before.
 
 A copy's epochs come from its sound batches. `leader-epoch-checkpoint` adds epochs that have left no sound
 batch, unless it contradicts the batches. No checksum covers the epoch in a batch: where epochs go back, the
@@ -62,6 +65,11 @@ class Lineage:
     def last_epoch(self) -> int:
         """The newest epoch; -2 if there is none."""
         return self.epochs[-1].epoch if self.epochs else -2
+
+    def split(self, offset: int) -> tuple[Lineage, Lineage]:
+        """The history before an offset, and that from there on."""
+        before = tuple(one for one in self.epochs if one.start < offset)
+        return Lineage(before, min(offset, self.end)), Lineage(self.epochs[len(before) :], self.end)
 
     def end_of(self, epoch: int) -> tuple[int, int]:
         """Between which offsets an epoch ended: the earliest and the latest that are possible."""

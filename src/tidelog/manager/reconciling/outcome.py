@@ -6,12 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from tidelog.manager.reconciling.choosing import Block, Conflict, History
 from tidelog.manager.reconciling.copies import Copy, Int64s, Row, loss_end
 from tidelog.types import TopicPartition
 
 __all__ = ["MAX_REPORTED", "Ledger", "Lost", "Outcome", "Range", "Truncated"]
+
+Bools = npt.NDArray[np.bool_]
 
 MAX_REPORTED = 1000
 """Conflicts and gaps of one partition that are told one by one."""
@@ -103,6 +106,7 @@ class Ledger:
     conflicts: list[Conflict] = field(default_factory=list)
     restamped: int = 0
     _left: dict[int, list[int]] = field(default_factory=dict)
+    _aside: dict[int, list[int]] = field(default_factory=dict)
     _thinned: dict[int, Range] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -112,19 +116,24 @@ class Ledger:
     def add(self, block: Block) -> None:
         """The next block."""
         self.conflicts += block.conflicts[: MAX_REPORTED - len(self.conflicts)]
-        for number in np.unique(block.left[:, Row.COPY]).tolist():
-            rows = block.left[block.left[:, Row.COPY] == number]
-            rows = rows[rows[:, Row.LAST] >= self.history.copies[number].start]
-            if len(rows):
-                known = self._left.setdefault(number, [int(rows[0, Row.BASE]), 0, 0, 0])
-                known[1] = int(rows[-1, Row.LAST]) + 1
-                known[2] += len(rows)
-                known[3] += int(rows[:, Row.COUNT].sum())
+        is_aside = self.history.is_aside(block.left)
+        self._add_left(self._left, block.left[~is_aside])
+        self._add_left(self._aside, block.left[is_aside])
         if len(block.chosen):
             self._note_gaps(block.chosen)
             self._note_ranges(block.chosen)
             self.restamped += int(block.chosen[:, Row.STRAY].sum())
             self._reached = int(block.chosen[-1, Row.LAST]) + 1
+
+    def _add_left(self, left: dict[int, list[int]], found: Int64s) -> None:
+        for number in np.unique(found[:, Row.COPY]).tolist():
+            rows = found[found[:, Row.COPY] == number]
+            rows = rows[rows[:, Row.LAST] >= self.history.copies[number].start]
+            if len(rows):
+                known = left.setdefault(number, [int(rows[0, Row.BASE]), 0, 0, 0])
+                known[1] = int(rows[-1, Row.LAST]) + 1
+                known[2] += len(rows)
+                known[3] += int(rows[:, Row.COUNT].sum())
 
     def close(self, end: int) -> None:
         """All has been added; the log ends at `end`."""
@@ -142,6 +151,12 @@ class Ledger:
 
     def truncated(self) -> Iterator[Truncated]:
         """What each copy has besides the history."""
+        for number, (first, end, batches, records) in sorted(self._aside.items()):
+            reason = (
+                f"it has a gap up to offset {self.history.aside[number][1]}, where an election cut off what "
+                "it had; another copy has no gap there, and other records before it"
+            )
+            yield Truncated(self.history.copies[number].name, first, end, batches, records, False, reason)
         for number, (first, end, batches, records) in sorted(self._left.items()):
             copy = self.history.copies[number]
             agreed = self.history.agreed[number]
@@ -161,7 +176,8 @@ class Ledger:
             )
         if agreed < lineage.end:
             epoch = int(lineage.epochs_at(np.array([max(agreed, first)], np.int64))[0])
-            return f"leader epoch {epoch} began at offset {agreed} without them"
+            began = any(one.epoch == epoch and one.earliest <= agreed <= one.start for one in lineage.epochs)
+            return f"leader epoch {epoch} {'began' if began else 'went on'} at offset {agreed} without them"
         return f"the history of leader epoch {lineage.last_epoch} ends at offset {agreed}"
 
     def _note_ranges(self, chosen: Int64s) -> None:
@@ -214,17 +230,35 @@ class Ledger:
         open_gaps = np.ones(len(gaps), np.bool_)
         for copy in self.history.copies:
             covers = (gaps[:, 0] >= copy.start) & (gaps[:, 1] <= self._counted_end(copy.number))
-            for first, end in copy.damaged():
+            for first, end in self.history.missing(copy.number):
                 covers &= (gaps[:, 1] <= first) | (gaps[:, 0] >= end)
             open_gaps &= ~covers
+        open_gaps |= self._may_be_cut(gaps)
         for first, end in gaps[open_gaps].tolist():
             if len(self.lost) < MAX_REPORTED:
                 self.lost.append(Lost(first, end, self._why_lost(first, end)))
             else:
                 self.lost[-1] = Lost(self.lost[-1].first_offset, end, "more than can be told one by one")
 
+    def _may_be_cut(self, gaps: Int64s) -> Bools:
+        """Which gaps end where a copy starts, with a new leader epoch.
+
+        A follower whose leader knows no older epochs cuts off what is above that offset, and with it a whole
+        batch that lies across it: its log then goes on behind a gap.
+        """
+        starts = {copy.start for copy in self.history.copies}
+        cut: Bools = np.isin(
+            gaps[:, 1], [one.start for one in self.history.lineage.epochs if one.start in starts]
+        )
+        return cut
+
     def _why_lost(self, first: int, end: int) -> str:
         told = []
+        if self._may_be_cut(np.array([[first, end]], np.int64))[0]:
+            told.append(
+                "no copy has them, and a new leader epoch began behind them: an election may have cut them "
+                "off, and may have ended the history of what lies before them"
+            )
         for copy in self.history.copies:
             harm = [loss for loss in copy.losses if loss.first_offset < end and first < loss_end(loss)]
             if harm:

@@ -127,10 +127,9 @@ def _restamped(rows: Int64s, history: History) -> Int64s:
 
 def write_truncated(fs: FileSystem, history: History, copy: Copy, name: Callable[[Copy], str]) -> None:
     """Write what a copy has besides the history into a log of its own."""
-    agreed = history.agreed[copy.number]
     writer: LogWriter | None = None
     for rows in copy.rows():
-        left = rows[(rows[:, Row.LAST] >= agreed) & (rows[:, Row.LAST] >= copy.start)]
+        left = rows[history.is_left(rows) & (rows[:, Row.LAST] >= copy.start)]
         if len(left):
             writer = writer or LogWriter(
                 fs, name(copy), [copy], first_offset=int(left[0, Row.BASE]), cuts=(), topic_id=None
@@ -146,7 +145,12 @@ def _outcome(history: History, ledger: Ledger, log_start: int, end: int, largest
     epoch = winner.lineage.last_epoch
     same = [copy for copy in others if copy.lineage.last_epoch == epoch]
     why = "it is the only copy"
-    if others and not same:
+    if history.outvoted is not None:
+        why = (
+            f"it knows records to be committed that leader epoch {history.outvoted} does not have, and none "
+            "of that epoch's was: it was elected later, and its leader-epoch-checkpoint is gone"
+        )
+    elif others and not same:
         why = f"it has the newest leader epoch, {epoch}"
     elif others:
         why = f"of the copies with the newest leader epoch, {epoch}, it is the longest"

@@ -147,7 +147,7 @@ def _topic_ids(found: Mapping[TopicPartition, Sequence[Partition]]) -> dict[str,
             if known != one.topic_id:
                 raise InvalidInputError(
                     f"{where} has topic id {format_id(known)}, {one.url} has {format_id(one.topic_id)}: the "
-                    "topic was deleted and made again. Name only copies of one of them"
+                    "topic was deleted and created again. Name only copies of one of them"
                 )
     return {topic: known for topic, (known, _) in ids.items()}
 

@@ -1,7 +1,7 @@
 """A store: its roots, topics and partitions, from opening to closing.
 
 opener         `tidelog.open`: its arguments; `readonly`: with `mode="r"`
-opening        from root directories to topics; `survey`: the fate of each directory; `loading`: the logs
+opening        from root directories to topics; `directories`: the verdict on each; `loading`: the logs
 store          the coordinator of many logs over many roots; `environment`: what it works with
 topics         topics and their configuration; `topic_mapping`, `numbered`: as mappings and sequences
 partition      one partition: the log it has now

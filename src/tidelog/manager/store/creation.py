@@ -92,7 +92,7 @@ class Creation:
             if not online:
                 names = ", ".join(repr(topic.name) for topic, _ in wanted[:3])
                 raise failure or LogOfflineError(
-                    f"topic {names} cannot be made: no root is online. Open the store again when its "
+                    f"topic {names} cannot be created: no root is online. Open the store again when its "
                     "disks are back"
                 )
             try:

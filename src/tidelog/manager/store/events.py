@@ -80,7 +80,7 @@ class LoadFinished:
     failed: int
     elapsed_ms: int
     clean: bool
-    """Whether the root was left in order."""
+    """Whether the root was closed cleanly."""
     segments: int
     """How many segments were recovered, or lost with a cut."""
     size_bytes: int

@@ -8,8 +8,8 @@
 5. Appends continue, to the new log. The old one is renamed `-delete` and goes after a while.
 
 A crash before 4 leaves the old log in place, after it the new one; the other is set aside as `-stray` at the
-next opening (`survey`), or is a `-future` or `-delete` by name. A move that fails is undone. One that a crash
-has cut short continues when it is asked for again: what the copy has is compared with the source, which may
+next opening (`directories`), or is a `-future` or `-delete` by name. A move that fails is undone. One that a
+crash has cut short continues when it is asked for again: the copy is compared with the source, which may
 have lost its end in the same crash, and only what is missing is copied.
 """
 
@@ -108,7 +108,7 @@ def root_named(roots: Sequence[Root], path: StrPath) -> Root:
             if root.offline is not None:
                 raise InvalidInputError(f"root {wanted} is offline: {root.offline}")
             return root
-    raise InvalidInputError(f"{wanted} is no root of this store: {[root.path for root in roots]}")
+    raise InvalidInputError(f"{wanted} is not a root of this store: {[root.path for root in roots]}")
 
 
 def unfinished_moves(fs: FileSystem, root: str) -> Iterator[tuple[TopicPartition, str]]:
@@ -137,7 +137,7 @@ def _resumed(partition: Partition, source: Log, target: Root, env: Environment) 
                 found = env.open_log(path, source.config, topic_id=partition.topic_id)
                 continue
             except TidelogError as error:
-                _logger.warning("%s is of no use: %s", path, error)
+                _logger.warning("%s cannot be used: %s", path, error)
         remove_tree(env.fs, path)
     if found is not None:
         try:

@@ -14,9 +14,9 @@ from tidelog.manager.background.scheduler import TaskQueue, monotonic_ms
 from tidelog.manager.brokerconfig import BrokerConfig
 from tidelog.manager.store.environment import Environment
 from tidelog.manager.store.events import Event, Teller
+from tidelog.manager.store.open_options import OpenOptions
 from tidelog.manager.store.opening import open_roots
 from tidelog.manager.store.store import Store
-from tidelog.manager.store.wishes import Wishes
 from tidelog.storage import LOCAL, FileSystem
 from tidelog.types import TopicPartition
 
@@ -91,7 +91,7 @@ def open_store(
 
     Opening changes only what you ask for:
 
-    `recover`   A root that was not closed in order is refused (UncleanShutdownError), because recovery may
+    `recover`   A root that was not closed cleanly is refused (UncleanShutdownError), because recovery may
                 cut off damaged ends. With `recover` it is recovered, and what is cut is kept beside the log
                 (`<file>.from-<position>`), or not, with `discard`.
     `adopt`     Partitions that the metadata does not know are left as they are and told in `Store.skipped`.
@@ -116,7 +116,7 @@ def open_store(
     queue = TaskQueue(now_ms or (clock_ms if background is False else monotonic_ms))
     tell = Teller(on_event)
     env = Environment(fs, broker, now_ms or clock_ms, queue, tell)
-    wishes = Wishes(
+    options = OpenOptions(
         create=create,
         adopt=adopt,
         recover=recover,
@@ -124,4 +124,4 @@ def open_store(
         force=force,
         topics=None if topics is None else frozenset(topics),
     )
-    return Store(open_roots(paths, env, wishes), env, queue, background=background)
+    return Store(open_roots(paths, env, options), env, queue, background=background)

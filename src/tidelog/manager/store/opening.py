@@ -5,7 +5,7 @@
    was asked for. Up to here nothing has changed.
 2. The metadata says which topics there are. Where there is no metadata at all, and the roots are nobody's,
    what is found is adopted.
-3. Each directory is judged (`survey`). What belongs to no topic is left as it is and reported; only with
+3. Each directory is judged (`directories`). What belongs to no topic is left as it is and reported; only with
    `adopt` is it set aside.
 4. Roots are claimed. If that was asked for, they are recovered: all logs in them, as `tidelog recover` does.
 5. The logs are loaded, a few at a time in each root; a log that cannot be loaded is offline.
@@ -25,14 +25,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from tidelog.config import LogConfig
-from tidelog.errors import InvalidInputError, LogError, TidelogError, TopicExistsError
+from tidelog.errors import InvalidInputError, LogError, TidelogError
 from tidelog.layout.config import known_config
+from tidelog.layout.partitions import check_no_partition
 from tidelog.layout.roots import (
     Checkpoint,
     Root,
     Skipped,
     check_clean,
-    check_no_partition,
     unclean,
 )
 from tidelog.log import Log
@@ -40,24 +40,25 @@ from tidelog.manager.metadata.files import home_of_metadata
 from tidelog.manager.metadata.registry import Registry
 from tidelog.manager.publishing.applying import check_pending, finish_pending
 from tidelog.manager.store.checkpointed import Checkpointed
-from tidelog.manager.store.environment import Environment
-from tidelog.manager.store.events import LogFailed, RootWentOffline, Teller
-from tidelog.manager.store.holding import hold_roots
-from tidelog.manager.store.loading import Loaded, LoadJob, load_logs
-from tidelog.manager.store.partition import Partition, close_all
-from tidelog.manager.store.placement import place
-from tidelog.manager.store.survey import (
-    Fate,
+from tidelog.manager.store.directories import (
     Found,
     Judged,
+    Verdict,
+    check_free,
     find_directories,
     hold_back_copies,
     judge,
     metadata_elsewhere,
 )
+from tidelog.manager.store.environment import Environment
+from tidelog.manager.store.events import LogFailed, RootWentOffline, Teller
+from tidelog.manager.store.holding import hold_roots
+from tidelog.manager.store.loading import Loaded, LoadJob, load_logs
+from tidelog.manager.store.open_options import OpenOptions
+from tidelog.manager.store.partition import Partition, close_all
+from tidelog.manager.store.placement import place
 from tidelog.manager.store.tidying import set_aside
 from tidelog.manager.store.topics import Topic
-from tidelog.manager.store.wishes import Wishes
 from tidelog.manager.upkeep.kept_aside import KeepingFileSystem
 from tidelog.manager.upkeep.recovery import recover_logs
 from tidelog.storage.metadata import random_id
@@ -83,7 +84,7 @@ class Opened:
     unknown: list[tuple[Root, Judged]] = field(default_factory=list)
     """Directories that belong to no topic, and are left as they are."""
     offline_roots: dict[str, BaseException] = field(default_factory=dict)
-    wishes: Wishes = field(default_factory=Wishes)
+    options: OpenOptions = field(default_factory=OpenOptions)
     checkpointed: Checkpointed = field(default_factory=Checkpointed)
     elsewhere: str | None = None
     """Why topics cannot be made here: the metadata is on another disk."""
@@ -107,36 +108,26 @@ class Opened:
 
     def check_whole(self, topic: str) -> None:
         """Refuse to delete a topic of which only some partitions were opened."""
-        if not self.wishes.wants_all_of(topic):
+        if not self.options.wants_all_of(topic):
             raise InvalidInputError(f"only some partitions of topic {topic!r} were opened: open all of it")
 
     def check_free(self, topic: str, numbers: Sequence[int]) -> None:
         """Refuse new partitions where directories of that name are, which no metadata knows."""
         for root in self.roots:
-            for path in (root.file(f"{topic}-{number}") for number in numbers):
-                if root.offline is not None:
-                    continue
-                if root.fs.is_link(path):  # which exists for nobody if it leads nowhere
-                    raise TopicExistsError(
-                        f"{path} is a symbolic link, which no metadata knows: move it away"
-                    )
-                if root.fs.exists(path):
-                    raise TopicExistsError(
-                        f"{path} is there, though no metadata knows it: take it in with adopt=True, or set "
-                        f"it aside with `tidelog tidy {root.path}`"
-                    )
+            if root.offline is None:
+                check_free(root.fs, root.path, topic, numbers)
 
 
-def open_roots(paths: Sequence[str], env: Environment, wishes: Wishes) -> Opened:
+def open_roots(paths: Sequence[str], env: Environment, options: OpenOptions) -> Opened:
     """Open a store's roots and load what is in them."""
     if not paths:
         raise InvalidInputError("a store needs at least one root directory")
     for path in paths:
         check_no_partition(env.fs, path)
-    roots, offline = hold_roots(paths, env, wishes.create)
+    roots, offline = hold_roots(paths, env, options.create)
     opening = None
     try:
-        opening = _Opening(roots, offline, env, wishes)
+        opening = _Opening(roots, offline, env, options)
         return opening.run()
     except BaseException:
         if opening is not None:
@@ -148,14 +139,14 @@ def open_roots(paths: Sequence[str], env: Environment, wishes: Wishes) -> Opened
 
 class _Opening:
     def __init__(
-        self, roots: list[Root], offline: dict[str, BaseException], env: Environment, wishes: Wishes
+        self, roots: list[Root], offline: dict[str, BaseException], env: Environment, options: OpenOptions
     ) -> None:
         self._env = env
         self._fs = env.fs
-        self._wishes = wishes
+        self._options = options
         home = home_of_metadata(env.fs, [root.path for root in roots])
         registry = Registry(env.fs, home, roots[0].identity.node_id, env.now_ms)
-        self._opened = Opened(roots, registry, offline_roots=offline, wishes=wishes)
+        self._opened = Opened(roots, registry, offline_roots=offline, options=options)
         self._by_id = {root.identity.directory_id: root for root in roots}
         self._configs: dict[str, LogConfig] = {}
         journals = (read_journal(env.fs, root.path).pending for root in roots)
@@ -169,20 +160,20 @@ class _Opening:
         """Logs that could not be recovered, and why."""
 
     def run(self) -> Opened:
-        opened, wishes = self._opened, self._wishes
+        opened, options = self._opened, self._options
         for root in opened.roots:
             check_pending(self._fs, root)
         for root in opened.roots:
-            if not wishes.recover:
+            if not options.recover:
                 check_clean(self._fs, root.facts)
             root.in_order = not unclean(self._fs, root.facts)
         may_adopt = self._may_adopt()
         judged = self._judge(may_adopt)
         for one in judged:
-            if one.fate is Fate.CONFLICT and one.topic not in opened.registry.image.topics:
+            if one.verdict is Verdict.CONFLICT and one.topic not in opened.registry.image.topics:
                 raise LogError(one.reason)  # nothing is registered yet that could be offline
         self._claim_roots()
-        if wishes.recover:
+        if options.recover:
             self._recover(
                 {(one.found.directory_id, one.found.name) for one in judged if one.found.is_foreign}
             )
@@ -196,7 +187,7 @@ class _Opening:
         self._note_unknown()
         self._finish_writes()
         # Where the metadata is on another disk, none is begun here: there would be two of it.
-        if may_adopt or (opened.elsewhere is None and (wishes.recover or self._was_new)):
+        if may_adopt or (opened.elsewhere is None and (options.recover or self._was_new)):
             self._register()
         return opened
 
@@ -212,8 +203,8 @@ class _Opening:
 
         A root that is somebody's, by its `meta.properties`, has its metadata: if not here, on another disk.
         """
-        if self._wishes.adopt is not None:
-            return self._wishes.adopt
+        if self._options.adopt is not None:
+            return self._options.adopt
         nobodys = all(root.facts.meta is None or not root.facts.partitions for root in self._opened.roots)
         return self._was_new and nobodys
 
@@ -248,7 +239,7 @@ class _Opening:
         for root in self._opened.roots:
             if root.in_order:
                 continue
-            keeping = None if self._wishes.discard else KeepingFileSystem(self._fs)
+            keeping = None if self._options.discard else KeepingFileSystem(self._fs)
             done = recover_logs(
                 keeping or self._fs,
                 root,
@@ -278,9 +269,11 @@ class _Opening:
         topics = self._opened.topics
         image = self._opened.registry.image
         node_id = self._opened.roots[0].identity.node_id
-        here = {one.found.topic_partition for one in judged if one.fate in (Fate.LOAD, Fate.CONFLICT)}
+        here = {
+            one.found.topic_partition for one in judged if one.verdict in (Verdict.LOAD, Verdict.CONFLICT)
+        }
         for name, known in image.topics.items():
-            if not (self._wishes.wants_some_of(name) or name in self._pending):
+            if not (self._options.wants_some_of(name) or name in self._pending):
                 continue
             topic = topics[name] = Topic(name, known.topic_id, image.topic_config(name))
             for number, facts in known.partitions.items():
@@ -288,11 +281,13 @@ class _Opening:
                 if self._is_wanted(partition) and (node_id in facts.replicas or partition in here):
                     others = tuple(replica for replica in facts.replicas if replica != node_id)
                     made = Partition(partition, known.topic_id, facts.leader_epoch, others)
-                    made.force = self._wishes.force
+                    made.force = self._options.force
                     topic.partitions[number] = made
         ids: dict[str, uuid.UUID] = {}
         adopted = [
-            one for one in judged if one.fate is Fate.ADOPT and self._is_wanted(one.found.topic_partition)
+            one
+            for one in judged
+            if one.verdict is Verdict.ADOPT and self._is_wanted(one.found.topic_partition)
         ]
         for one in adopted:
             if one.found.topic_id is not None:
@@ -311,7 +306,7 @@ class _Opening:
 
     def _is_wanted(self, partition: TopicPartition) -> bool:
         """Whether a partition is to be opened: it is asked for, or a write to it has to be finished."""
-        return self._wishes.wants(partition) or partition.topic in self._pending
+        return self._options.wants(partition) or partition.topic in self._pending
 
     def _partition(self, partition: TopicPartition) -> Partition:
         return self._opened.topics[partition.topic].partitions[partition.partition]
@@ -319,7 +314,7 @@ class _Opening:
     # Directories
 
     def _settle(self, judged: Sequence[Judged]) -> dict[Root, list[LoadJob]]:
-        """Act on the fates; what is to be loaded."""
+        """Act on the verdicts; what is to be loaded."""
         jobs: dict[Root, list[LoadJob]] = {root: [] for root in self._opened.roots}
         for one in judged:
             root = self._by_id.get(one.found.directory_id)
@@ -327,22 +322,22 @@ class _Opening:
                 continue
             path = root.file(one.found.name)
             wanted = self._is_wanted(one.found.topic_partition)
-            match one.fate:
-                case Fate.LEAVE if one.reason:
+            match one.verdict:
+                case Verdict.LEAVE if one.reason:
                     self._opened.skipped.append(Skipped(path, one.reason))
-                case Fate.DELETE:
+                case Verdict.DELETE:
                     self._opened.deleted.append(path)
-                case Fate.STRAY if self._wishes.adopt and wanted:
+                case Verdict.STRAY if self._options.adopt and wanted:
                     set_aside(self._fs, root, one, self._env.tell)
-                case Fate.STRAY:
+                case Verdict.STRAY:
                     self._opened.unknown.append((root, one))
                     self._opened.skipped.append(Skipped(path, f"{one.reason}; left as it is"))
-                case Fate.CONFLICT if wanted:
+                case Verdict.CONFLICT if wanted:
                     self._fail(one.found.topic_partition, path, LogError(one.reason), None)
-                case Fate.LOAD | Fate.ADOPT if wanted and path in self._failed:
-                    error = LogError(f"it could not be recovered: {self._failed[path]}")
+                case Verdict.LOAD | Verdict.ADOPT if wanted and path in self._failed:
+                    error = LogError(f"recovery failed: {self._failed[path]}")
                     self._fail(one.found.topic_partition, path, error, root)
-                case Fate.LOAD | Fate.ADOPT if wanted:
+                case Verdict.LOAD | Verdict.ADOPT if wanted:
                     jobs[root].append(self._job(root, one, path))
                 case _:
                     pass
@@ -414,7 +409,7 @@ class _Opening:
                     continue
                 if partition.others:
                     partition.go_offline(
-                        LogError(f"brokers {list(partition.others)} hold it, this disk does not")
+                        LogError(f"brokers {list(partition.others)} hold it; this disk does not")
                     )
                     continue
                 number = partition.topic_partition.partition

@@ -24,6 +24,8 @@ from tidelog.errors import (
     ReplicatedTopicError,
     TidelogError,
 )
+from tidelog.kernels.appender import short_way_in_first
+from tidelog.kernels.shared import PartitionFields
 from tidelog.layout.roots import Checkpoint, Root
 from tidelog.lazy import LazyModule
 from tidelog.log import AppendOrigin, AppendResult, FetchData, Log
@@ -31,7 +33,7 @@ from tidelog.log.append.incoming import AppendOptions, Incoming
 from tidelog.log.producers.sequences import TV_UNKNOWN
 from tidelog.log.read.reader import DEFAULT_READ_BYTES
 from tidelog.log.read.reading import to_arrow
-from tidelog.manager.upkeep.moments import to_timestamp
+from tidelog.manager.upkeep.times import to_timestamp
 from tidelog.records.record import STORED_COLUMNS, StoredRecord, from_arrow
 from tidelog.records.schema import Projection
 from tidelog.storage.forks import watch
@@ -60,8 +62,11 @@ class FlushTimes:
         self.longest_ms = max(self.longest_ms, took_ms)
 
 
-class Partition:
-    """A partition: append to it, read from it."""
+class Partition(PartitionFields):
+    """A partition to append to and read from."""
+
+    _log: Log | None
+    _listeners: tuple[Callable[[Partition], None], ...]
 
     def __init__(
         self,
@@ -70,6 +75,7 @@ class Partition:
         leader_epoch: int,
         others: tuple[int, ...] = (),
     ) -> None:
+        super().__init__()  # with the `gate`: held by whoever appends to the log or puts another in its place
         self.topic_partition = topic_partition
         self.others = others
         """The other brokers that hold a replica, as the metadata says."""
@@ -79,18 +85,13 @@ class Partition:
         self.leader_epoch = leader_epoch
         """The epoch that appends are written in."""
         self.flushes = FlushTimes()
-        self.gate = threading.RLock()
-        """Held by whoever appends to the log or puts another in its place."""
         self.moving = threading.Lock()
         """Held while it moves to another root: one move at a time. Taken before any other lock."""
         self.was_online = False
         """Whether it has had a log since the store was opened."""
-        self._log: Log | None = None
         self._root: Root | None = None
-        self._offline: BaseException | None = None
         self._is_parked = False
         self._attached_end = 0
-        self._listeners: tuple[Callable[[Partition], None], ...] = ()
         watch(self)
 
     def __repr__(self) -> str:
@@ -120,7 +121,7 @@ class Partition:
 
     @property
     def root(self) -> Root | None:
-        """Where the log is; None if that is not known."""
+        """The root that holds the log; None if that is not known."""
         return self._root
 
     @property
@@ -149,7 +150,7 @@ class Partition:
 
     @property
     def is_parked(self) -> bool:
-        """Whether its log was closed in order already: nothing is done to it until the next opening."""
+        """Whether its log was closed cleanly already: nothing is done to it until the next opening."""
         return self._is_parked
 
     @property
@@ -206,6 +207,7 @@ class Partition:
 
     # Writing
 
+    @short_way_in_first
     def append(
         self,
         records: Incoming,
@@ -237,11 +239,15 @@ class Partition:
             result = log.append_as_only_replica(records, epoch, origin, transaction_version, options)
             if epoch > self.leader_epoch:
                 self.leader_epoch = epoch
-        for listener in self._listeners:
-            listener(self)
+        self._tell_listeners()
         if sync:
             self.flush()
         return result
+
+    def _tell_listeners(self) -> None:
+        """Tell of an append."""
+        for listener in self._listeners:
+            listener(self)
 
     def _append_reader(
         self,
@@ -287,7 +293,7 @@ class Partition:
     # Waiting
 
     def listen(self, listener: Callable[[Partition], None]) -> Callable[[], None]:
-        """Have a function called after each append, on the thread that appends; what ends that.
+        """Call a function after each append, on the thread that appends. Returns a function that ends this.
 
         It must be quick and must not raise. An event loop has itself woken this way.
         """
@@ -363,7 +369,7 @@ class Partition:
         return self._on_log(lambda log: log.read_record(offset))
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """What a Kafka broker answers to a consumer that asks for a timestamp (ms); see the log's."""
+        """What a broker answers a consumer that looks up a timestamp; see `Log.offset_for_timestamp`."""
         return self._on_log(lambda log: log.offset_for_timestamp(timestamp))
 
     def offset_for(self, when: datetime | int) -> int:

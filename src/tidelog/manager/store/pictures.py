@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 from tidelog.errors import TidelogError
 from tidelog.scanning.overview import Overview, overview
 from tidelog.scanning.partitions import Partition, look_steadily
-from tidelog.scanning.roots import Root
+from tidelog.scanning.roots import RootView
 from tidelog.types import TopicPartition
 
 __all__ = ["Drawable", "draw_partition", "draw_partitions", "draw_topics"]
@@ -81,7 +81,7 @@ def draw_topics(title: str, topics: Iterable[tuple[str, Sequence[Drawable]]]) ->
 
 
 def _files(one: Drawable) -> Partition:
-    return Partition(one.path, one.topic_partition, Root(one.path.rpartition("/")[0]))
+    return Partition(one.path, one.topic_partition, RootView(one.path.rpartition("/")[0]))
 
 
 class _Figures(NamedTuple):

@@ -32,7 +32,7 @@ from tidelog.manager.store.metrics import PartitionMetrics, StoreMetrics
 from tidelog.manager.store.numbered import NumberedPartitions
 from tidelog.manager.store.partition import FlushTimes
 from tidelog.manager.store.topic_mapping import TopicMapping
-from tidelog.manager.upkeep.moments import to_timestamp
+from tidelog.manager.upkeep.times import to_timestamp
 from tidelog.records.record import STORED_COLUMNS, StoredRecord, from_arrow
 from tidelog.records.schema import Projection
 from tidelog.scanning.fetching import LogEnds, fetch, log_ends

@@ -7,7 +7,7 @@
 A topic is there when it is registered, and gone when it is not: creating one registers it, then makes its
 directories; deleting one unregisters it, then renames them. What a crash leaves in between, the next opening
 brings in order. Closing finishes what was to be deleted, closes every log, writes the checkpoints and then,
-in each root where all went well, says that it was left in order.
+in each root where all went well, says that it was closed cleanly.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class Store(TopicMapping[Topic, Partition]):
 
     @property
     def roots(self) -> list[Root]:
-        """The roots that were opened; `Root.offline` tells of one that failed since."""
+        """The roots that were opened; `Root.offline` is set if one has failed since."""
         return list(self._opened.roots)
 
     @property
@@ -222,7 +222,7 @@ class Store(TopicMapping[Topic, Partition]):
     def create_topics(
         self, topics: Mapping[str, int | None], config: Mapping[str, object] | None = None
     ) -> list[Topic]:
-        """As `create_topic`, several with one configuration: all are registered in one step."""
+        """Create several topics with one configuration, registered in one step; see `create_topic`."""
         settings = texts(config or {})
         log_config = LogConfig.from_properties(settings, self._env.config.topic_defaults)
         counts = {name: self._count(name, partitions) for name, partitions in topics.items()}
@@ -230,8 +230,8 @@ class Store(TopicMapping[Topic, Partition]):
             self._check_open()
             for name in counts:
                 if name == CLUSTER_METADATA_TOPIC or name in self._opened.registry.image.topics:
-                    raise TopicExistsError(f"there is a topic {name!r} already")
-            if self._opened.elsewhere is not None and not self._opened.wishes.force:
+                    raise TopicExistsError(f"topic {name!r} exists already")
+            if self._opened.elsewhere is not None and not self._opened.options.force:
                 raise LogError(self._opened.elsewhere)
             made = [Topic(name, random_id(), settings) for name in counts]
             self._add_partitions([(topic, range(counts[topic.name])) for topic in made], log_config)
@@ -388,7 +388,7 @@ class Store(TopicMapping[Topic, Partition]):
         """
         with self._env.tell.deferring(), self._lock:
             self._check_open()
-            if self._opened.elsewhere is not None and not self._opened.wishes.force:
+            if self._opened.elsewhere is not None and not self._opened.options.force:
                 raise LogError(self._opened.elsewhere)
             done = {}
             while self._opened.unknown:
@@ -400,7 +400,7 @@ class Store(TopicMapping[Topic, Partition]):
     # Maintenance
 
     def flush(self) -> None:
-        """Wait until everything is on the disk; FlushError names the partitions of which that is not so.
+        """Wait until everything is on the disk. FlushError names the partitions that could not be flushed.
 
         All other partitions are flushed first.
         """

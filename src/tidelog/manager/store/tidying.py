@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from tidelog.errors import InvalidIndexError
 from tidelog.layout.roots import Root, RootFacts
 from tidelog.manager.metadata.image import MetadataImage
+from tidelog.manager.store.directories import Judged
 from tidelog.manager.store.events import Event, LogStrayed
-from tidelog.manager.store.survey import Judged
 from tidelog.storage import FileSystem
 from tidelog.storage.metadata import read_partition_metadata
 from tidelog.storage.names import PARTITION_METADATA_FILE, DirectoryState, format_partition_directory

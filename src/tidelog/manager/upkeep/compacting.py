@@ -27,7 +27,16 @@ from tidelog.cleanup.splitting import clean_splitting
 from tidelog.config import LogConfig
 from tidelog.errors import InvalidInputError, LogError, TidelogError
 from tidelog.layout.config import known_config
-from tidelog.layout.roots import Checkpoint, Offsets, Root, RootFacts, check_clean, hold_root, read_checkpoint
+from tidelog.layout.roots import (
+    Checkpoint,
+    Offsets,
+    Root,
+    RootFacts,
+    check_clean,
+    check_holdable,
+    hold_root,
+    read_checkpoint,
+)
 from tidelog.log import Log
 from tidelog.manager.metadata.files import read_cluster_metadata
 from tidelog.manager.metadata.image import MetadataImage
@@ -166,12 +175,13 @@ def compact_at_rest(
 
 
 def check_compactable(fs: FileSystem, facts: RootFacts) -> None:
-    """Refuse a root that was not closed cleanly, or where a bulk write was cut short."""
+    """Refuse a root that could not be held, that was not closed cleanly, or with a bulk write cut short."""
     if read_journal(fs, facts.path).pending is not None:
         raise LogError(
             f"a bulk write to {facts.path} was cut short ({JOURNAL_FILE}): open the root with "
             "tidelog.open first, which finishes it or takes it back"
         )
+    check_holdable(facts)
     check_clean(fs, facts)
 
 

@@ -188,6 +188,10 @@ class _KeepingFile:
         """Set disk space aside."""
         return self._inner.reserve(position, n)
 
+    def write_back(self, position: int, n: int) -> None:
+        """Have the disk begin with these bytes."""
+        self._inner.write_back(position, n)
+
     def sync(self) -> None:
         self._inner.sync()
 

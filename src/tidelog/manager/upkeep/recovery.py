@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from tidelog.errors import TidelogError
 from tidelog.layout.config import log_config
 from tidelog.layout.partitions import log_sizes
-from tidelog.layout.roots import Checkpoint, Offsets, Root, hold_root, look_at
+from tidelog.layout.roots import Checkpoint, Offsets, Root, check_holdable, hold_root, look_at
 from tidelog.log import Log
 from tidelog.log.log import clock_ms
 from tidelog.manager.brokerconfig import BrokerConfig
@@ -146,6 +146,8 @@ class _Work:
         """Recover logs of a directory, or only look; hold the root that it is."""
         image = look_at_metadata(self.fs, path).image
         if dry_run:
+            if self.fs.exists(f"{path}/{META_PROPERTIES_FILE}"):
+                check_holdable(look_at(self.fs, path))
             return self._rehearse(path, names, image)
         if not self.fs.exists(f"{path}/{META_PROPERTIES_FILE}"):
             return self.recover(path, look_at(self.fs, path).checkpoints, names, image, threads)

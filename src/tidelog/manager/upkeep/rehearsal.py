@@ -180,6 +180,9 @@ class _RehearsedFile:
         """There is no disk space to set aside."""
         return False
 
+    def write_back(self, position: int, n: int) -> None:
+        """There is no disk."""
+
     def sync(self) -> None:
         """There is no disk."""
 

@@ -30,7 +30,7 @@ from tidelog.errors import TidelogError
 from tidelog.index import AbortedTxn
 from tidelog.index.transaction import decode_entries
 from tidelog.layout.config import log_config
-from tidelog.layout.roots import Checkpoint, hold_root, read_checkpoint
+from tidelog.layout.roots import Checkpoint, check_holdable, hold_root, look_at, read_checkpoint
 from tidelog.log.producers.markers import read_markers
 from tidelog.log.producers.producers import ProducerStateManager
 from tidelog.manager.metadata.files import look_at_metadata
@@ -134,7 +134,10 @@ def held_for_reindex(fs: FileSystem, path: str, *, dry_run: bool) -> AbstractCon
     Nothing is claimed: indexes say nothing about how a root was left.
     """
     root = parent(path) if is_partition(fs, path) else path
-    if dry_run or not fs.exists(f"{root}/{META_PROPERTIES_FILE}"):
+    if not fs.exists(f"{root}/{META_PROPERTIES_FILE}"):
+        return nullcontext()
+    if dry_run:
+        check_holdable(look_at(fs, root))
         return nullcontext()
     return hold_root(root, fs)
 

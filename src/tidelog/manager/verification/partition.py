@@ -13,7 +13,7 @@ from tidelog.layout.partitions import list_partition as list_files
 from tidelog.layout.roots import Checkpoint, Skipped, read_checkpoint
 from tidelog.log.producers.snapshots import decode_snapshot
 from tidelog.manager.verification.findings import UNREADABLE, Finding, Kind, told
-from tidelog.manager.verification.segment import SegmentFacts, SegmentPlace, verify_segment
+from tidelog.manager.verification.segment import CheckedSegment, SegmentPlace, verify_segment
 from tidelog.storage import FileSystem, read_epoch_checkpoint, read_file
 from tidelog.storage.files import FileStat
 from tidelog.storage.metadata import read_partition_metadata
@@ -83,7 +83,7 @@ class SegmentSummary:
     findings: Sequence[Finding] = ()
 
     @classmethod
-    def of(cls, facts: SegmentFacts) -> SegmentSummary:
+    def of(cls, facts: CheckedSegment) -> SegmentSummary:
         """What a whole segment's facts come to."""
         return cls(facts.size, facts.next_offset, facts.epoch_starts, facts.findings)
 

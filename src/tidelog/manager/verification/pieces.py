@@ -27,7 +27,7 @@ from tidelog.manager.verification.segment import (
     OFFSET_ENTRY,
     TIME_ENTRY,
     TXN_ENTRY,
-    SegmentFacts,
+    CheckedSegment,
     SegmentPlace,
     bad_offsets,
     scan_log,
@@ -117,7 +117,7 @@ def _verify_piece(fs: FileSystem, piece: Piece, deep: bool) -> PieceFacts:
     next_base = place.next_base if piece.end == place.size else None
     if any(bad_offsets(table, log, before, next_base)):
         return PieceFacts(False)
-    facts = SegmentFacts.of(table, found.aborts, place.base_offset, piece.end, piece.end, [])
+    facts = CheckedSegment.of(table, found.aborts, place.base_offset, piece.end, piece.end, [])
     if not _indexes_fit(fs, piece, facts):
         return PieceFacts(False)
     return PieceFacts(
@@ -148,7 +148,7 @@ def stitch(place: SegmentPlace, pieces: Sequence[PieceFacts]) -> SegmentSummary 
     return SegmentSummary(place.size, last + 1, epochs)
 
 
-def _indexes_fit(fs: FileSystem, piece: Piece, facts: SegmentFacts) -> bool:
+def _indexes_fit(fs: FileSystem, piece: Piece, facts: CheckedSegment) -> bool:
     """Whether the entries of the piece fit it; the first piece looks at each index as a whole, too."""
     place = piece.place
     for kind, check in CHECKS.items():
@@ -176,7 +176,7 @@ def _is_orderly(kind: FileKind, data: bytes) -> bool:
     return all((np.diff(entries[key].astype(np.int64)) > 0).all() for key in keys)
 
 
-def _own(kind: FileKind, data: bytes, piece: Piece, facts: SegmentFacts) -> bytes:
+def _own(kind: FileKind, data: bytes, piece: Piece, facts: CheckedSegment) -> bytes:
     """The entries that a piece has to answer for: first and last take what lies outside, too."""
     dtype = _FORMS[kind][0]
     entries = np.frombuffer(data, dtype, count=len(data) // dtype.itemsize)
@@ -191,7 +191,7 @@ def _own(kind: FileKind, data: bytes, piece: Piece, facts: SegmentFacts) -> byte
 
 
 def _transactions(
-    fs: FileSystem, place: SegmentPlace, facts: SegmentFacts
+    fs: FileSystem, place: SegmentPlace, facts: CheckedSegment
 ) -> tuple[frozenset[int], frozenset[int], frozenset[int]]:
     """The producers that have begun a transaction, ended one, and aborted one without an entry."""
     markers = np.flatnonzero(facts.control & (facts.producer >= 0))
@@ -214,7 +214,7 @@ def _transactions(
     )
 
 
-def _earliest(fs: FileSystem, piece: Piece, facts: SegmentFacts) -> int:
+def _earliest(fs: FileSystem, piece: Piece, facts: CheckedSegment) -> int:
     """The smallest timestamp among the time entries at the last offset of a batch of the piece."""
     data = read_file(fs, piece.place.path(FileKind.TIME_INDEX))
     entries = np.frombuffer(_own(FileKind.TIME_INDEX, data, piece, facts), TIME_ENTRY)

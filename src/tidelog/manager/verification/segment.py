@@ -39,7 +39,7 @@ from tidelog.storage import FileReader, FileSystem, read_file
 from tidelog.storage.files import LARGEST_READ
 from tidelog.storage.names import FileKind, SegmentFileName
 
-__all__ = ["SegmentFacts", "SegmentPlace", "verify_segment"]
+__all__ = ["CheckedSegment", "SegmentPlace", "verify_segment"]
 
 MAX_FINDINGS = 1000
 """Findings that are told of one segment."""
@@ -79,7 +79,7 @@ class SegmentPlace:
 
 
 @dataclass(slots=True)
-class SegmentFacts:
+class CheckedSegment:
     """What the sound part of a log file holds, batch by batch, and what was found."""
 
     base_offset: int
@@ -108,7 +108,7 @@ class SegmentFacts:
         size: int,
         sound: int,
         findings: list[Finding],
-    ) -> SegmentFacts:
+    ) -> CheckedSegment:
         """The facts of a table of a log's batches, some of which abort transactions."""
         return cls(
             base_offset,
@@ -140,18 +140,20 @@ class SegmentFacts:
 
 def verify_segment(
     fs: FileSystem, place: SegmentPlace, *, deep: bool = False, known: BatchTable | None = None
-) -> SegmentFacts:
+) -> CheckedSegment:
     """Check a segment; `known` are all of its batches where they were scanned before, and are sound."""
     facts = _verify_log(fs, place, deep, known)
     findings = islice(_verify_indexes(fs, place, facts), MAX_FINDINGS + 1)
     facts.findings = [*facts.findings, *findings][: MAX_FINDINGS + 1]
     if len(facts.findings) > MAX_FINDINGS:
         log = place.path(FileKind.LOG)
-        facts.findings[-1] = Finding(Kind.DAMAGE, log, f"there is more than the {MAX_FINDINGS} places told")
+        facts.findings[-1] = Finding(
+            Kind.DAMAGE, log, f"more than {MAX_FINDINGS} places are damaged; the rest are not listed"
+        )
     return facts
 
 
-def _verify_indexes(fs: FileSystem, place: SegmentPlace, facts: SegmentFacts) -> Iterator[Finding]:
+def _verify_indexes(fs: FileSystem, place: SegmentPlace, facts: CheckedSegment) -> Iterator[Finding]:
     for kind, check in CHECKS.items():
         path = place.path(kind)
         if kind in place.kinds:
@@ -170,7 +172,7 @@ def _verify_indexes(fs: FileSystem, place: SegmentPlace, facts: SegmentFacts) ->
 # ---- the log
 
 
-def _verify_log(fs: FileSystem, place: SegmentPlace, deep: bool, known: BatchTable | None) -> SegmentFacts:
+def _verify_log(fs: FileSystem, place: SegmentPlace, deep: bool, known: BatchTable | None) -> CheckedSegment:
     path = place.path(FileKind.LOG)
     try:
         log = FileReader.open(fs, path)
@@ -180,9 +182,8 @@ def _verify_log(fs: FileSystem, place: SegmentPlace, deep: bool, known: BatchTab
         )
     except UNREADABLE as error:
         unread = Finding(Kind.DAMAGE, path, told(error), 0, place.base_offset, place.next_base)
-        nothing = BatchTable(np.empty((0, 16), np.int64))
         no_aborts = np.empty(0, np.int64)
-        return SegmentFacts.of(nothing, no_aborts, place.base_offset, place.size, 0, [unread])
+        return CheckedSegment.of(BatchTable.joined(()), no_aborts, place.base_offset, place.size, 0, [unread])
     facts = _facts(place, found, end)
     if log.size > end:
         cause = f"it has {log.size} bytes: no segment has more than {LARGEST_READ}"
@@ -203,7 +204,7 @@ def _scan_steadily(fs: FileSystem, path: str, deep: bool) -> LogScan:
     return found
 
 
-def _facts(place: SegmentPlace, found: LogScan, size: int) -> SegmentFacts:
+def _facts(place: SegmentPlace, found: LogScan, size: int) -> CheckedSegment:
     path, table, fault = place.path(FileKind.LOG), found.table, found.fault
     findings = list(islice(bad_offsets(table, path, place.base_offset, place.next_base), MAX_FINDINGS))
     if fault is not None:
@@ -216,7 +217,7 @@ def _facts(place: SegmentPlace, found: LogScan, size: int) -> SegmentFacts:
     elif len(table):
         size = max(size, table.end)  # it has grown since
     sound = fault.position if fault is not None else size
-    return SegmentFacts.of(table, found.aborts, place.base_offset, size, sound, findings)
+    return CheckedSegment.of(table, found.aborts, place.base_offset, size, sound, findings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,8 +245,8 @@ def scan_log(log: FileReader, start: int, end: int, path: str, deep: bool) -> Lo
                 raise error
     except CorruptRecordError as error:
         fault = error
-    rows = np.concatenate([table.rows for table in tables]) if tables else np.empty((0, 16), np.int64)
-    return LogScan(BatchTable(rows), np.concatenate(aborts) if aborts else np.empty(0, np.int64), fault)
+    found = BatchTable.joined(table.rows for table in tables)
+    return LogScan(found, np.concatenate(aborts) if aborts else np.empty(0, np.int64), fault)
 
 
 def _aborts(data: memoryview, origin: int, table: BatchTable) -> Int64s:
@@ -329,7 +330,7 @@ def _entries(
     return entries[:count], findings
 
 
-def _offset_index(data: bytes, path: str, facts: SegmentFacts, last: bool) -> Iterator[Finding]:
+def _offset_index(data: bytes, path: str, facts: CheckedSegment, last: bool) -> Iterator[Finding]:
     entries, findings = _entries(data, OFFSET_ENTRY, path, last)
     yield from findings
     offsets = entries["offset"].astype(np.int64) + facts.base_offset
@@ -352,7 +353,7 @@ def _offset_index(data: bytes, path: str, facts: SegmentFacts, last: bool) -> It
             yield Finding(Kind.DAMAGE, path, cause, int(index) * OFFSET_ENTRY.itemsize, int(offsets[index]))
 
 
-def _time_index(data: bytes, path: str, facts: SegmentFacts, last: bool) -> Iterator[Finding]:
+def _time_index(data: bytes, path: str, facts: CheckedSegment, last: bool) -> Iterator[Finding]:
     entries, findings = _entries(data, TIME_ENTRY, path, last)
     yield from findings
     times = entries["timestamp"].astype(np.int64)
@@ -377,7 +378,7 @@ def _time_index(data: bytes, path: str, facts: SegmentFacts, last: bool) -> Iter
         yield Finding(Kind.DAMAGE, path, cause, count * TIME_ENTRY.itemsize, int(offsets[count]))
 
 
-def _txn_index(data: bytes, path: str, facts: SegmentFacts, last: bool) -> Iterator[Finding]:
+def _txn_index(data: bytes, path: str, facts: CheckedSegment, last: bool) -> Iterator[Finding]:
     size = TXN_ENTRY.itemsize
     whole = len(data) // size
     if whole * size < len(data):
@@ -409,7 +410,7 @@ def _txn_index(data: bytes, path: str, facts: SegmentFacts, last: bool) -> Itera
             yield Finding(Kind.DAMAGE, path, cause, None, end)
 
 
-def _has_data(facts: SegmentFacts, marker: int) -> bool:
+def _has_data(facts: CheckedSegment, marker: int) -> bool:
     """Whether the transaction that a marker ends has records in this segment."""
     own = facts.producer[:marker] == facts.producer[marker]
     ends = np.flatnonzero(own & facts.control[:marker])

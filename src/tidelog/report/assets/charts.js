@@ -73,19 +73,20 @@ const legend = () => ({ type: 'scroll', bottom: 0, textStyle: { color: colour('s
  * Steps are categories: ECharts stacks bars of a time axis by their number, not by their time.
  */
 function timeBars(series, format, width, first, steps) {
-  const starts = Array.from({ length: steps }, (_, at) => first + at * width);
-  const short = (at) => (!at && width < 864e5 ? time(starts[at]).slice(0, 16) : width >= 864e5 || steps * width > 20 * 864e5 ? time(starts[at]).slice(0, 10) : steps * width > 864e5 ? time(starts[at]).slice(5, 16) : time(starts[at]).slice(11, 16));
+  const starts = Array.from({ length: steps }, (_, at) => plus(first, times(at, width)));
+  const inDays = width >= 864e5 || steps * width > 20 * 864e5;
+  const short = (at) => timePart(starts[at], ...(!at && width < 864e5 ? ['date', 'clock'] : inDays ? ['date'] : steps * width > 864e5 ? ['day', 'clock'] : ['clock']));
   return {
     grid: { left: 14, right: 36, top: 12, bottom: series.length > 1 ? 34 : 8, containLabel: true },
     legend: series.length > 1 ? legend() : { show: false },
     tooltip: { ...tooltip((events) => {
-      const told = events.filter((event) => event.value).map((event) => [event.seriesName, format(event.value)]).reverse();
+      const told = events.filter((event) => event.value).map((event) => [event.seriesName, format(series[event.seriesIndex].values[event.dataIndex])]).reverse();
       const start = starts[events[0].dataIndex];
-      return tip(`${time(start).slice(0, 16)} to ${time(start + width).slice(0, 16)}`, told.length ? told : [['nothing', '']]);
+      return tip(`${timePart(start, 'date', 'clock')} to ${timePart(plus(start, width), 'date', 'clock')}`, told.length ? told : [['nothing', '']]);
     }, 'axis'), axisPointer: { type: 'shadow' } },
     xAxis: { type: 'category', data: starts.map((_, at) => short(at)), ...axisLook(), splitLine: { show: false }, axisTick: { show: false } },
     yAxis: { type: 'value', ...axisLook(), axisLabel: { color: colour('soft'), formatter: (value) => rounded(format, value) } },
-    series: series.map((one) => ({ type: 'bar', stack: 'all', name: one.name, data: one.values, barMaxWidth: 90, barCategoryGap: steps > 60 ? '8%' : '15%' })),
+    series: series.map((one) => ({ type: 'bar', stack: 'all', name: one.name, data: one.values.map(Number), barMaxWidth: 90, barCategoryGap: steps > 60 ? '8%' : '15%' })),
   };
 }
 
@@ -101,19 +102,21 @@ function bars(items, format, horizontal = false) {
     tooltip: tooltip((event) => tip(items[event.dataIndex].name, items[event.dataIndex].tip)),
     xAxis: horizontal ? value : category,
     yAxis: horizontal ? category : value,
-    series: [{ type: 'bar', barMaxWidth: 28, data: items.map((item) => ({ value: item.value, href: item.href, itemStyle: { color: item.bad ? colour('bad') : shade(0) } })) }],
+    series: [{ type: 'bar', barMaxWidth: 28, data: items.map((item) => ({ value: Number(item.value), href: item.href, itemStyle: { color: item.bad ? colour('bad') : shade(0) } })) }],
   };
 }
 
 /**
  * Lanes over one axis: blocks from one number to another, and marks across all lanes.
  * items: { lane, from, to, colour(), opacity, height, least (its width in pixels), title, tip, href }; marks: { at, name, shade }.
+ * All are as far from `origin` as they are drawn: numbers near zero are exact. On an axis of time, the origin is 0.
  */
-function lanes(names, items, marks, { axis = 'value', min, max, format }) {
+function lanes(names, items, marks, { axis = 'value', origin = 0, min, max, format }) {
+  const label = (value) => (Number.isInteger(value) ? format(plus(origin, value)) : '');
   return {
     grid: { left: 14, right: 24, top: marks.length ? 8 + 15 * marks.length : 12, bottom: 8, containLabel: true },
-    tooltip: tooltip((event) => (event.componentType === 'markLine' ? tip(event.data.name, [['', format(event.data.xAxis)]]) : tip(items[event.dataIndex].title, items[event.dataIndex].tip))),
-    xAxis: { type: axis, min, max, ...axisLook(), axisLabel: { color: colour('soft'), hideOverlap: true, ...(axis === 'value' ? { formatter: count } : {}) } },
+    tooltip: tooltip((event) => (event.componentType === 'markLine' ? tip(event.data.name, [['', label(event.data.xAxis)]]) : tip(items[event.dataIndex].title, items[event.dataIndex].tip))),
+    xAxis: { type: axis, min, max, ...axisLook(), axisLabel: { color: colour('soft'), hideOverlap: true, ...(axis === 'value' ? { formatter: label } : {}) }, minInterval: 1 },
     yAxis: { type: 'category', data: names.map(shown), inverse: true, ...axisLook(), axisTick: { show: false }, axisLabel: { color: colour('soft'), width: 120, overflow: 'truncate' } },
     series: [{
       type: 'custom',

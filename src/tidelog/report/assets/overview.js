@@ -117,7 +117,10 @@ function barsOver(list, column, order) {
   const first = Math.floor(oldest / width) * width;
   const steps = Math.ceil((end - first) / width);
   const sums = new Map(order.map((name) => [name, new Array(steps).fill(0)]));
-  for (const row of list) if (row.hour >= oldest) sums.get(row.series)[Math.floor((row.hour - first) / width)] += row[column];
+  for (const row of list) if (row.hour >= oldest) {
+    const [values, at] = [sums.get(row.series), Math.floor((row.hour - first) / width)];
+    values[at] = plus(values[at], row[column]);
+  }
   return [[...sums].map(([name, values]) => ({ name, values })), width, first, steps];
 }
 
@@ -134,10 +137,10 @@ function activitySection(id, parts, key) {
   const drawn = order.length > 9 ? list.map((row) => (named.includes(row.series) ? row : { ...row, series: others })) : list;
   const option = () => {
     const [series, width, first, steps] = barsOver(drawn, chosen.figure, order.length > 9 ? [...named, others] : named);
-    return timeBars(series, chosen.figure === 'bytes' ? bytes : count, width * 36e5, first * 36e5, steps);
+    return timeBars(series, chosen.figure === 'bytes' ? bytes : count, width * HOUR_MS, startOf(first), steps);
   };
   const made = figure(`Activity by ${title}`, parts.length > 1 ? `By time and ${title}` : 'By time', 260, option, () => table(`Activity by ${title}`, [
-    ['hour', (row) => row.hour, (row) => time(row.hour * 36e5), ''], text(title, 'series'), number('records', 'records'), size('bytes', 'bytes'), number('batches', 'batches'),
+    ['hour', (row) => row.hour, (row) => time(startOf(row.hour)), ''], text(title, 'series'), number('records', 'records'), size('bytes', 'bytes'), number('batches', 'batches'),
   ], list), `${COUNTED()}; the table has ${facts.hour_width === 1 ? 'hours' : `steps of ${facts.hour_width} hours`}`);
   const again = () => { const { chart } = made.querySelector('.chart'); if (chart.drawn) show(chart); };
   return section(id, 'Activity', choice('figure', ['bytes', 'records', 'batches'], again), choice('range', RANGES.map(([name]) => name), again), made);
@@ -155,6 +158,7 @@ function choice(what, names, changed) {
 
 /** How many times its size on disk a codec's data is uncompressed. */
 const ratio = (row) => row.uncompressed / Math.max(row.bytes, 1);
+const each = (row) => row.bytes / Math.max(Number(row.records), 1);
 const UNREAD = 'Run the report with --records for compression ratios and keys: that decodes records.';
 
 function batchesSection(id, parts) {
@@ -162,9 +166,9 @@ function batchesSection(id, parts) {
     .map(([codec, list]) => ({ codec, batches: total(list, 'batches'), bytes: total(list, 'bytes'), records: total(list, 'records'), uncompressed: total(list, 'uncompressed_bytes') }))
     .sort((one, other) => other.bytes - one.bytes);
   const columns = [text('codec', 'codec'), size('bytes', 'bytes'), number('batches', 'batches'), number('records', 'records'),
-    ['bytes a record', (row) => row.bytes / Math.max(row.records, 1), (row) => bytes(Math.round(row.bytes / Math.max(row.records, 1))), 'number']];
+    ['bytes a record', each, (row) => bytes(Math.round(each(row))), 'number']];
   if (facts.has_records) columns.push(size('uncompressed', 'uncompressed'), ['compression ratio', (row) => ratio(row), (row) => ratio(row).toFixed(2), 'number']);
-  const items = codecs.map((row) => ({ name: row.codec, value: row.bytes, tip: [['bytes', bytes(row.bytes)], ['batches', count(row.batches)], ['records', count(row.records)], ['bytes a record', bytes(Math.round(row.bytes / Math.max(row.records, 1)))], ...(facts.has_records ? [['compression ratio', ratio(row).toFixed(2)]] : [])] }));
+  const items = codecs.map((row) => ({ name: row.codec, value: row.bytes, tip: [['bytes', bytes(row.bytes)], ['batches', count(row.batches)], ['records', count(row.records)], ['bytes a record', bytes(Math.round(each(row)))], ...(facts.has_records ? [['compression ratio', ratio(row).toFixed(2)]] : [])] }));
   return section(id, 'Codecs and sizes', codecs.length ? [
     figure('Codecs', 'Bytes by codec', 40 + 34 * items.length + 20, () => bars(items, bytes, true), () => table('Codecs', columns, codecs)),
     make('div', { class: 'pair' }, histogram('Batch sizes', 'batch_sizes', 'batches', parts), histogram('Record sizes', 'record_sizes', 'records', parts, 'on disk, the average of their batch')),
@@ -173,7 +177,7 @@ function batchesSection(id, parts) {
 
 function histogram(name, column, what, parts, hint) {
   const sums = [];
-  for (const part of parts) part[column].forEach((value, at) => { sums[at] = (sums[at] ?? 0) + value; });
+  for (const part of parts) part[column].forEach((value, at) => { sums[at] = plus(sums[at] ?? 0, value); });
   const items = sums.map((value, at) => ({ value: value ?? 0, from: at ? 2 ** at : 0, to: 2 ** (at + 1) - 1 }));
   const used = items.slice(Math.max(items.findIndex((item) => item.value), 0)).map((item) => ({ ...item, name: '≥ ' + binary(item.from), tip: [['from', `${count(item.from)} B`], ['to', `${count(item.to)} B`], [what, count(item.value)]] }));
   return figure(name, name, 200, () => bars(used, count), () => table(name, [number('from (bytes)', 'from'), number('to (bytes)', 'to'), number(what, 'value')], used), hint);
@@ -182,7 +186,8 @@ function histogram(name, column, what, parts, hint) {
 function skewSection() {
   const list = model.topics.filter((one) => one.state === 'live' && one.partitions > 1 && one.records).map((one) => {
     const counts = one.parts.map((part) => part.records);
-    return { ...one, largest: Math.max(...counts), smallest: Math.min(...counts), mean: one.records / counts.length, skew: Math.max(...counts) * counts.length / one.records };
+    const [most, mean] = [counts.reduce(larger), Number(one.records) / counts.length];
+    return { ...one, largest: most, smallest: counts.reduce(smaller), mean, skew: Number(most) / mean };
   }).sort((one, other) => other.skew - one.skew);
   return section('skew', 'Skew across partitions', make('p', {}, 'Records of the fullest partition divided by the average of all partitions. 1 is even.'), table('Skew', [
     ['topic', (row) => row.topic, (row) => link(row.href, row.topic), ''], ['skew', (row) => row.skew, (row) => row.skew.toFixed(2), 'number'],
@@ -208,7 +213,7 @@ const keysSection = (id, parts) => section(id, 'Keys', keys(parts));
 const partColumn = ['partition', (row) => model.partitions[row.at].name, (row) => link(model.partitions[row.at].href, model.partitions[row.at].name), ''];
 
 function producersSection(id, parts) {
-  const list = gather(model.producers, parts).sort((one, other) => other.records - one.records);
+  const list = gather(model.producers, parts).sort((one, other) => compare(other.records, one.records));
   const others = total(parts, 'other_producers');
   return section(id, 'Producers', others ? make('p', {}, `${count(others)} more producers, which wrote less, are left out.`) : null, table('Producers', [
     text('producer id', 'producer_id', 'number'), partColumn, number('records', 'records'), number('batches', 'batches'), size('bytes', 'bytes'), text('epoch', 'epoch', 'number'), moment('newest', 'last_timestamp'),
@@ -225,11 +230,11 @@ function transactionsSection(id, parts) {
 
 function retentionSection(id, parts) {
   const rules = parts.map((part) => model.retention.get(part.at)).filter(Boolean);
-  const going = gather(model.going, parts).sort((one, other) => one.at_ms - other.at_ms);
+  const going = gather(model.going, parts).sort((one, other) => compare(one.at_ms, other.at_ms));
   const due = going.filter((one) => one.at_ms <= facts.now_ms);
   const days = new Map();
   for (const one of going) {
-    const day = Math.max(Math.floor((one.at_ms - facts.now_ms) / 864e5) + (one.at_ms > facts.now_ms), 0);
+    const day = Math.max(Math.floor(Number(minus(one.at_ms, facts.now_ms)) / 864e5) + (one.at_ms > facts.now_ms), 0);
     days.set(day, { bytes: (days.get(day)?.bytes ?? 0) + one.size_bytes, segments: (days.get(day)?.segments ?? 0) + 1 });
   }
   const last = Math.min(Math.max(...days.keys(), 1), 30);
@@ -246,7 +251,7 @@ function retentionSection(id, parts) {
 }
 
 function groupsSection() {
-  const lags = [...grouped(model.groups, 'group')].map(([name, list]) => ({ name, value: Math.max(total(list, 'lag'), 0), list })).sort((one, other) => other.value - one.value);
+  const lags = [...grouped(model.groups, 'group')].map(([name, list]) => ({ name, value: larger(total(list, 'lag'), 0), list })).sort((one, other) => compare(other.value, one.value));
   const items = lags.slice(0, 20).map((one) => ({ ...one, tip: [['lag', count(one.value)], ['state', one.list[0].state], ['partitions', count(one.list.filter((row) => row.topic != null).length)]] }));
   const columns = [text('group', 'group'), text('kind', 'kind'), text('state', 'state'), ['topic', (row) => row.topic, (row) => (row.topic == null ? '' : link('#/topic/' + encodeURIComponent(row.topic), row.topic)), ''],
     text('partition', 'partition', 'number'), number('committed', 'committed_offset'), number('log end', 'log_end_offset'), number('lag', 'lag'), text('member', 'member_id', 'text'), text('client', 'client_id'), moment('committed at', 'committed_ms')];

@@ -76,7 +76,7 @@ async function refresh(before) {
   }
   const changed = (one) => one.replace(/"now_ms":\d+/, '');
   if (changed(text) !== changed(before)) {
-    facts = JSON.parse(text);
+    facts = parsed(text);
     const at = scrollY;
     understand();
     render();

@@ -1,7 +1,7 @@
 'use strict';
-// What all parts of the page use: the facts as rows, values as text, elements, tables.
+// What all parts of the page use: the facts as rows, values as text, elements, tables. Needs exact.js.
 
-let facts = JSON.parse(document.getElementById('facts').textContent);
+let facts = parsed(document.getElementById('facts').textContent);
 
 /** The rows of a table of columns, as objects. */
 function rows(table) {
@@ -20,9 +20,9 @@ function grouped(list, column) {
   return groups;
 }
 
-const largest = (list, column) => list.reduce((most, row) => Math.max(most, row[column]), -Infinity);
-const smallest = (list, column) => list.reduce((least, row) => Math.min(least, row[column]), Infinity);
-const total = (list, column) => list.reduce((sum, row) => sum + row[column], 0);
+const largest = (list, column) => list.reduce((most, row) => larger(most, row[column]), -Infinity);
+const smallest = (list, column) => list.reduce((least, row) => smaller(least, row[column]), Infinity);
+const total = (list, column) => list.reduce((sum, row) => plus(sum, row[column] ?? 0), 0);
 
 // Values as text
 
@@ -36,6 +36,7 @@ const count = (value) => (value == null ? '' : NUMBER.format(value));
 
 function bytes(value) {
   if (value == null) return '';
+  value = Number(value);
   let at = 0;
   while (value >= 1000 && at < 6) { value /= 1000; at += 1; }
   return (at ? value.toFixed(value < 10 ? 2 : 1) : String(value)) + ' ' + ['B', 'kB', 'MB', 'GB', 'TB', 'PB', 'EB'][at];
@@ -48,22 +49,37 @@ function binary(value) {
   return value + ' ' + ['B', 'KiB', 'MiB', 'GiB'][at];
 }
 
+/** A moment in UTC; a number if no calendar has it. */
 function time(ms) {
   if (ms == null) return '';
-  const date = new Date(ms);
-  return Number.isNaN(date.getTime()) ? String(ms) : date.toISOString().replace('T', ' ').slice(0, 19);
+  return isDate(ms) ? new Date(ms).toISOString().replace('T', ' ').slice(0, -5) : String(ms);
 }
+
+const LAST_DATE_MS = 864e13;
+const isDate = (ms) => ms >= -LAST_DATE_MS && ms <= LAST_DATE_MS;
+
+/** Parts of a moment: its day, its hour and minute, or both; all of one that is a number. */
+function timePart(ms, ...names) {
+  if (!isDate(ms)) return time(ms);
+  const [date, clock] = time(ms).split(' ');
+  const parts = { date, day: date.slice(-5), clock: clock.slice(0, 5) };
+  return names.map((name) => parts[name]).join(' ');
+}
+
+const HOUR_MS = 3600000;
+const startOf = (hour) => times(hour, HOUR_MS);
 
 /** How long a number of milliseconds is. */
 function span(ms) {
   if (ms == null || ms < 0) return ms === -1 ? 'forever' : '';
+  ms = Number(ms);
   for (const [unit, size] of [['y', 31536e6], ['d', 864e5], ['h', 36e5], ['min', 6e4], ['s', 1e3]]) {
     if (ms >= size) return (ms / size).toFixed(ms / size < 10 ? 1 : 0).replace(/\.0$/, '') + ' ' + unit;
   }
   return ms + ' ms';
 }
 
-const ago = (ms) => (ms == null ? '' : ms > facts.now_ms ? 'in ' + span(ms - facts.now_ms) : span(facts.now_ms - ms) + ' ago');
+const ago = (ms) => (ms == null ? '' : ms > facts.now_ms ? 'in ' + span(minus(ms, facts.now_ms)) : span(minus(facts.now_ms, ms)) + ' ago');
 
 // Elements. Text only ever becomes text, never HTML.
 
@@ -84,7 +100,9 @@ const badge = (kind, text) => make('span', { class: 'badge ' + kind }, text);
 const SEVERITIES = { fatal: 'bad', loss: 'bad', damage: 'bad', warning: 'warn', note: 'note' };
 
 function tile(name, value, kind = '') {
-  return make('div', { class: 'tile ' + kind }, make('b', {}, value), make('span', {}, name));
+  const atCommas = value.split(/(?<=,)/).flatMap((part) => [part, make('wbr')]); // where a long offset is broken
+  const told = make('b', { class: value.length > 14 ? 'long' : null }, atCommas);
+  return make('div', { class: 'tile ' + kind }, told, make('span', {}, name));
 }
 
 /** Tiles in rows that are full where there is room. */
@@ -144,7 +162,7 @@ const isEmpty = (value) => value == null || value === '' || Number.isNaN(value);
 const cell = (value) => (value instanceof Node ? value : value == null ? '' : shown(value));
 const compare = (one, other) =>
   one == null || other == null ? (one == null) - (other == null)
-    : typeof one === 'number' && typeof other === 'number' ? one - other : String(one).localeCompare(String(other), 'en', { numeric: true });
+    : isNumber(one) && isNumber(other) ? (one > other) - (one < other) : String(one).localeCompare(String(other), 'en', { numeric: true });
 
 // Short forms of columns
 

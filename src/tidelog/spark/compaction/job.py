@@ -114,7 +114,7 @@ def compact(
     would keep one core busy for longer than all others together. The root is locked during the job; the
     staging directory beside it needs room for the result. `config` is the broker's configuration, whose
     defaults topics have, and whose `log.dirs` say where the metadata is if the root has none. A root that was
-    not closed in order is refused unless `recover` is set.
+    not closed cleanly is refused unless `recover` is set.
     """
     options = SinkOptions.parse({"path": str(root)})
     now = time.time_ns() // 1_000_000 if now_ms is None else now_ms

@@ -28,6 +28,7 @@ from tidelog.spark.exporting.value_schemas import (
     choose_typed,
     files_to_rewrite,
 )
+from tidelog.spark.runtime.collecting import without_collections
 from tidelog.spark.runtime.jobs import Bin, parallelism, report_frame, run_job
 from tidelog.spark.runtime.packing import pack_splits
 from tidelog.spark.source.data_loss import LossPolicy
@@ -315,6 +316,7 @@ class ExportPlan:
     """By a directory's URL, the id of the topic that it is of."""
 
 
+@without_collections()
 def plan_export(partitions: Sequence[Partition], before: Done, options: SourceOptions) -> ExportPlan:
     """From where the last run ended, or the log's start; a topic that was deleted and created again, or
     cut back, is data lost, or else exported from the start of what is new, as another generation.

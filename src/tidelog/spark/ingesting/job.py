@@ -196,7 +196,7 @@ def _progress(source: FileSource, sink: SinkOptions, name: str | None) -> Path:
         where = json.dumps([source.format, source.path, sorted(options.items())])
         name = f"{sink.topic or 'topics'}-{hashlib.sha256(where.encode()).hexdigest()[:12]}"
     if "/" in name or name in ("", ".", ".."):
-        raise InvalidInputError(f"{name!r} is no name for an ingest: it names a directory")
+        raise InvalidInputError(f"{name!r} is not a name for an ingest: it becomes the name of a directory")
     return Path(sink.roots[0]).parent / _PROGRESS / name
 
 

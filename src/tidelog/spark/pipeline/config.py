@@ -2,7 +2,7 @@
 
 root: data                     the root directory; paths are relative to the file
 spark: local[*]                Spark's master
-recover: true                  recover a root that was not closed in order; else a step that writes refuses it
+recover: true                  recover a root that was not closed cleanly; else a step that writes refuses it
 steps:                         in order; each has one key, its kind
   - ingest: {source: in, format: parquet, topic: orders, key: id, partitions: 4}
   - verify: {deep: true}
@@ -23,7 +23,7 @@ from typing import Any
 from tidelog.config import LogConfig
 from tidelog.errors import InvalidInputError
 from tidelog.manager.publishing.checks import check_topic
-from tidelog.manager.upkeep.moments import parse_moment
+from tidelog.manager.upkeep.times import parse_moment
 from tidelog.spark.sink.options import SinkOptions
 from tidelog.spark.source.options import SINK_NAMES
 from tidelog.values.decoding import ValueFormat
@@ -56,7 +56,7 @@ class PipelineConfig:
     state: Path = field(default=Path())
     """Where it is written down which steps are done."""
     recover: bool = False
-    """Recover a root that was not closed in order, as a run that was killed may leave it."""
+    """Recover a root that was not closed cleanly, as a run that was killed may leave it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +238,9 @@ def _check(file: Path, step: Step, root: Path) -> None:
                 raise InvalidInputError(f"{where}, config: there is no {name!r}")
         name = step.settings.get("name", "ingest")
         if "/" in name or name in (".", ".."):
-            raise InvalidInputError(f"{where}: {name!r} is no name for an ingest: it names a directory")
+            raise InvalidInputError(
+                f"{where}: {name!r} is not a name for an ingest: it becomes the name of a directory"
+            )
         try:
             SinkOptions.parse(sink_options(step, root))
         except InvalidInputError as error:

@@ -10,7 +10,7 @@
                             was written adds nothing; else 0
     staging                 where data is staged; else beside the root, in .tidelog-staging-<its name>
     lockTimeout             how long to wait for a root that another one has; else 30s
-    recover                 true: recover a root that was not closed in order; else such a root is refused
+    recover                 true: recover a root that was not closed cleanly; else such a root is refused
     serverProperties        the broker's configuration, whose defaults topics inherit
 
 Names are case-insensitive; one that is nearly one of these is taken for a slip and refused.

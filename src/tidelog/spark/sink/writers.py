@@ -85,7 +85,9 @@ class _Sink(Shipped):
     def _stage(self, batches: Iterator[pa.RecordBatch], directory: str, query: str, batch: int) -> StagedTask:
         context = TaskContext.get()
         task = 0 if context is None else context.partitionId()
-        return StagedTask(task, self._writing.stage(batches, directory, task), directory, query, batch)
+        is_stream = isinstance(self, StreamSink)
+        name = self._writing.stage(batches, directory, task, is_stream=is_stream)
+        return StagedTask(task, name, directory, query, batch)
 
     def _publish(self, messages: Sequence[Any], directory: str, query: str, batch: int) -> None:
         tasks = sorted((one for one in messages if isinstance(one, StagedTask)), key=lambda one: one.task)

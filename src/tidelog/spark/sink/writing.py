@@ -18,7 +18,7 @@ from tidelog.manager.publishing import mark
 from tidelog.manager.publishing.committing import Published, Write, publish, sweep_staging
 from tidelog.manager.publishing.existing import TopicFacts, existing_topics
 from tidelog.manager.publishing.partitioner import TopicPlan
-from tidelog.manager.publishing.staging import TaskStaging
+from tidelog.manager.publishing.staging import LARGE, ONLY_FULL, TaskStaging
 from tidelog.manager.publishing.waiting import await_free, open_waiting
 from tidelog.spark.sink.options import SinkOptions
 from tidelog.spark.sink.stager import Stager
@@ -67,14 +67,16 @@ class Writing:
         if options.topic is not None:
             self._topics[options.topic] = self._plan.facts(options.topic).partitions
 
-    def stage(self, batches: Iterator[pa.RecordBatch], directory: str, task: int) -> str:
+    def stage(
+        self, batches: Iterator[pa.RecordBatch], directory: str, task: int, *, is_stream: bool = False
+    ) -> str:
         """In a task: stage its rows; the name of its manifest, which no other attempt has.
 
         The directory must be there (`begin_staging`): it is gone when the write is over.
         """
         context = TaskContext.get()
         name = f"task-{task:06}-{0 if context is None else context.taskAttemptId()}"
-        staging = TaskStaging(directory, name)
+        staging = TaskStaging(directory, name, large=ONLY_FULL if is_stream else LARGE)
         options = self.options
         Stager(staging, self._plan, options.codec, topic=options.topic, task=task).run(
             in_zone(batches, session_zone())

@@ -21,6 +21,7 @@ from tidelog.scanning.losses import Corrupt, Loss
 from tidelog.scanning.ranges import plan_range
 from tidelog.scanning.splits import Split, is_small, plan_splits
 from tidelog.scanning.tasks import NO_END
+from tidelog.spark.runtime.collecting import without_collections
 from tidelog.spark.runtime.packing import pack_splits
 from tidelog.spark.runtime.shipping import Shipped
 from tidelog.spark.source.data_loss import LossPolicy
@@ -93,6 +94,7 @@ def check_batch_options(options: SourceOptions) -> None:
         raise InvalidInputError("option startingOffsets: cannot be latest in a batch query")
 
 
+@without_collections()
 def plan_batch(options: SourceOptions, *, to_the_end: bool = False) -> list[SplitPartition]:
     """What the tasks of a batch query read; `to_the_end` also what follows the last record of a log."""
     check_batch_options(options)

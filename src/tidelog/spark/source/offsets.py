@@ -7,7 +7,7 @@ for, and for committed reads to the last stable offset.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tidelog.errors import InvalidInputError
 from tidelog.scanning.bounds import AtDamage, AtTime, Visible, find_offset, visible
@@ -103,8 +103,7 @@ def _listed(names: list[TopicPartition]) -> str:
     return shown if len(names) <= 10 else f"{shown} and {len(names) - 10} more"
 
 
-@dataclass(frozen=True, slots=True)
-class LogEnds:
+class LogEnds(NamedTuple):
     """Where a log ends, and how far a reader may see of it."""
 
     log_end: int

@@ -24,7 +24,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -37,9 +37,10 @@ from pyspark.sql.streaming.datasource import (
 
 from tidelog.scanning.listings import Listings
 from tidelog.scanning.losses import Corrupt
-from tidelog.scanning.partitions import Partition, hold_roots
+from tidelog.scanning.partitions import Partition, reading_roots_once
 from tidelog.scanning.stability import LogTail, Transactions
 from tidelog.scanning.tails import log_tails
+from tidelog.spark.runtime.collecting import without_collections
 from tidelog.spark.runtime.shipping import Shipped
 from tidelog.spark.source.batch import SplitPartition, parts_of, read_part, splits_of
 from tidelog.spark.source.data_loss import LossPolicy
@@ -113,8 +114,7 @@ class Place:
         return encode_offset(self.offsets) | ({_IDS: ids} if ids else {})
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(NamedTuple):
     """A partition as it was found."""
 
     partition: Partition
@@ -145,7 +145,7 @@ class Ends:
         ids = [self._identify(each) for each in partitions]
         known = [self._tails.get(each.topic_partition) for each in partitions]
         tails = log_tails(partitions, known, damage_ends_it=self._options.corrupt is Corrupt.SKIP)
-        with hold_roots(partitions):
+        with reading_roots_once(partitions):
             for partition, topic_id, tail in zip(partitions, ids, tails, strict=True):
                 self._tails[partition.topic_partition] = tail
                 yield Seen(partition, self._ends_of(partition, tail.end_offset), topic_id)
@@ -217,6 +217,7 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
         """Settle how far this run goes."""
         self._target = {name: seen.ends.visible_end for name, seen in self._look().items()}
 
+    @without_collections()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Where the next batch ends; `start` itself if there is nothing to read, or not enough yet."""
         kept = Place.decode(start)
@@ -241,13 +242,14 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
         """Where the logs ended at the last look."""
         return None if self._latest is None else encode_offset(self._latest)
 
+    @without_collections()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The splits of a batch."""
         known = end[_START] if start.get(_INITIAL) and _START in end else start
         begin, until = Place.decode(known), Place.decode(end)
         firsts = _first_offsets(begin, until)
         there = self._look_for({name: until.offsets[name] for name in firsts})
-        with hold_roots(seen.partition for seen in there.values()):
+        with reading_roots_once(seen.partition for seen in there.values()):
             return self._parts(firsts, begin, until, there)
 
     def _parts(

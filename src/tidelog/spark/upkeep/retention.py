@@ -155,7 +155,7 @@ def retention(
 
     `settings` (configs other than the topics') and `now_ms` are for a dry run. `config` is the broker's,
     whose defaults topics have, and whose `log.dirs` say where the metadata is if the root has none. What the
-    metadata does not know is left alone. A root that was not closed in order is refused unless `recover` is
+    metadata does not know is left alone. A root that was not closed cleanly is refused unless `recover` is
     set.
     """
     if (settings or now_ms is not None) and not dry_run:
@@ -191,10 +191,10 @@ def trim(
 
     `config` is the broker's, whose `log.dirs` say where the metadata is if the root has none. Partitions that
     the metadata does not know are left alone; if their topic is named, that is refused. A root that was not
-    closed in order is refused unless `recover` is set.
+    closed cleanly is refused unless `recover` is set.
     """
     if (before_offset is None) == (before_ms is None):
-        raise InvalidInputError("say up to where: one of before_offset and before_ms")
+        raise InvalidInputError("give either before_offset or before_ms")
     options = SinkOptions.parse({"path": str(root)})
     disks = (config or BrokerConfig()).disks_of(options.roots)
     splits = _splits(options.roots[0], topics, disks, refuse_unknown=True)

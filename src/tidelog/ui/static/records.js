@@ -60,8 +60,7 @@
 
   function timeText(milliseconds) {
     if (milliseconds < 0) return '';
-    const moment = new Date(milliseconds);
-    return Number.isNaN(moment.getTime()) ? String(milliseconds) : moment.toISOString().replace('T', ' ').replace('Z', '');
+    return isDate(milliseconds) ? new Date(milliseconds).toISOString().replace('T', ' ').replace('Z', '') : String(milliseconds);
   }
 
   async function ask(path, parameters) {
@@ -73,7 +72,7 @@
     } catch {
       throw new Error('tidelog ui does not answer: it may have been stopped');
     }
-    const body = await answer.json();
+    const body = parsed(await answer.text());
     if (!answer.ok) throw new Error(body.error);
     return body;
   }
@@ -373,9 +372,13 @@
     document.querySelector('nav')?.append(link);
   }
 
+  function begin() {
+    addLink();
+    loadPartitions().then(recall).then(choose).catch((error) => say(error.message, true));
+    setInterval(() => loadPartitions().catch(() => {}), 10 * POLL_MS);
+    setTimeout(follow, POLL_MS);
+  }
+
   showWhere();
-  loadPartitions().then(recall).then(choose).catch((error) => say(error.message, true));
-  setInterval(() => loadPartitions().catch(() => {}), 10 * POLL_MS);
-  setTimeout(follow, POLL_MS);
-  document.addEventListener('DOMContentLoaded', addLink); // behind those of the report, which come later
+  document.addEventListener('DOMContentLoaded', begin); // the report's scripts come later: its links, `parsed` and `isDate`
 })();

@@ -3,7 +3,7 @@
 "Stray" is what belongs to no topic. Opening leaves it as it is and reports it; it is renamed `-stray` only if
 that is asked for (`adopt`, `Store.tidy`, `tidelog tidy`), as brokers do at each start.
 
-directory                                      fate
+directory                                      verdict
 ------------------------------------------     ----------------------------------------------------------
 __cluster_metadata-0                           left alone, always
 -stray                                         left alone (`tidelog unstray` takes it back)
@@ -27,7 +27,7 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from tidelog.errors import InvalidIndexError, LogError
+from tidelog.errors import InvalidIndexError, LogError, TopicExistsError
 from tidelog.layout.roots import RootFacts, Skipped, look_at
 from tidelog.manager.metadata.files import home_of_metadata, read_cluster_metadata
 from tidelog.manager.metadata.image import MetadataImage
@@ -44,10 +44,11 @@ from tidelog.storage.names import (
 from tidelog.types import TopicPartition
 
 __all__ = [
-    "Fate",
     "Found",
     "Judged",
     "Unknown",
+    "Verdict",
+    "check_free",
     "find_directories",
     "find_unknown",
     "hold_back_copies",
@@ -56,7 +57,7 @@ __all__ = [
 ]
 
 
-class Fate(enum.Enum):
+class Verdict(enum.Enum):
     """What becomes of a directory."""
 
     LEAVE = "leave"
@@ -86,10 +87,10 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A directory and its fate."""
+    """A directory and its verdict."""
 
     found: Found
-    fate: Fate
+    verdict: Verdict
     reason: str = ""
 
     @property
@@ -99,7 +100,7 @@ class Judged:
 
 
 def judge(found: Iterable[Found], image: MetadataImage, *, adopt: bool) -> list[Judged]:
-    """The fate of each directory; `adopt` takes in what is not registered."""
+    """The verdict of each directory; `adopt` takes in what is not registered."""
     judged = [_alone(one, image, adopt) for one in found]
     if adopt:
         judged = _agreeing(judged)
@@ -109,34 +110,34 @@ def judge(found: Iterable[Found], image: MetadataImage, *, adopt: bool) -> list[
 def _alone(found: Found, image: MetadataImage, adopt: bool) -> Judged:
     state, partition = found.parsed.state, found.topic_partition
     if partition.topic == CLUSTER_METADATA_TOPIC or state is DirectoryState.STRAY:
-        return Judged(found, Fate.LEAVE)
+        return Judged(found, Verdict.LEAVE)
     if state is DirectoryState.DELETE:
-        return Judged(found, Fate.DELETE)
+        return Judged(found, Verdict.DELETE)
     topic = image.topics.get(partition.topic)
     registered = topic is not None and partition.partition in topic.partitions
     if found.is_foreign and not registered:
-        return Judged(found, Fate.LEAVE, "it holds files, but none of a partition: it is left as it is")
+        return Judged(found, Verdict.LEAVE, "it holds files, but none of a partition: it is left as it is")
     if state is DirectoryState.FUTURE and (registered or adopt):
-        return Judged(found, Fate.LEAVE)
+        return Judged(found, Verdict.LEAVE)
     if topic is None or not registered:
         if adopt and (topic is None or found.topic_id in (None, topic.topic_id)):
-            return Judged(found, Fate.ADOPT)
-        return Judged(found, Fate.STRAY, "no such partition is registered")
+            return Judged(found, Verdict.ADOPT)
+        return Judged(found, Verdict.STRAY, "no such partition is registered")
     if found.topic_id not in (None, topic.topic_id):
         theirs, ours = format_id(found.topic_id or topic.topic_id), format_id(topic.topic_id)
-        return Judged(found, Fate.STRAY, f"it is of topic {theirs}, but {partition.topic} is {ours} now")
-    return Judged(found, Fate.LOAD)
+        return Judged(found, Verdict.STRAY, f"it is of topic {theirs}, but {partition.topic} is {ours} now")
+    return Judged(found, Verdict.LOAD)
 
 
 def _agreeing(judged: Sequence[Judged]) -> list[Judged]:
     """Of adopted partitions of one topic, those that agree with the first one's id."""
     ids: dict[str, uuid.UUID] = {}
     for one in judged:
-        if one.fate is Fate.ADOPT and one.found.topic_id is not None:
+        if one.verdict is Verdict.ADOPT and one.found.topic_id is not None:
             ids.setdefault(one.found.topic_partition.topic, one.found.topic_id)
     return [
-        Judged(one.found, Fate.STRAY, "other partitions of the topic have another id")
-        if one.fate is Fate.ADOPT
+        Judged(one.found, Verdict.STRAY, "other partitions of the topic have another id")
+        if one.verdict is Verdict.ADOPT
         and one.found.topic_id not in (None, ids.get(one.found.topic_partition.topic))
         else one
         for one in judged
@@ -147,7 +148,7 @@ def _single(judged: Sequence[Judged], image: MetadataImage) -> list[Judged]:
     """Of several directories of one partition, the registered one."""
     live: dict[TopicPartition, list[Judged]] = {}
     for one in judged:
-        if one.fate in (Fate.LOAD, Fate.ADOPT):
+        if one.verdict in (Verdict.LOAD, Verdict.ADOPT):
             live.setdefault(one.found.topic_partition, []).append(one)
     settled = []
     for one in judged:
@@ -161,14 +162,16 @@ def _single(judged: Sequence[Judged], image: MetadataImage) -> list[Judged]:
 def _settle(one: Judged, twins: Sequence[Judged], image: MetadataImage) -> Judged:
     partition = one.found.topic_partition
     topic = image.topics.get(partition.topic)
-    places = topic.partitions[partition.partition].directories if topic and one.fate is Fate.LOAD else ()
+    places = (
+        topic.partitions[partition.partition].directories if topic and one.verdict is Verdict.LOAD else ()
+    )
     if sum(twin.found.directory_id in places for twin in twins) != 1:
         where = f"{len(twins)} roots have a directory of {partition}, and none is known to be the right one"
-        return Judged(one.found, Fate.CONFLICT, f"{where}: move all but one away")
+        return Judged(one.found, Verdict.CONFLICT, f"{where}: move all but one away")
     if one.found.directory_id in places:
         return one
     return Judged(
-        one.found, Fate.STRAY, "another root has the partition; a move to or from here was cut short"
+        one.found, Verdict.STRAY, "another root has the partition; a move to or from here was cut short"
     )
 
 
@@ -181,7 +184,7 @@ def hold_back_copies(
     """
     settled = []
     for one in judged:
-        if one.fate is Fate.LOAD:
+        if one.verdict is Verdict.LOAD:
             partition = one.found.topic_partition
             place = image.topics[partition.topic].partitions[partition.partition].directory_of(node_id)
             if place is not None and place not in roots:
@@ -190,7 +193,7 @@ def hold_back_copies(
                     "not open, and what is here may be an old copy. Name all of the broker's log.dirs; if "
                     "that root is gone for good, take this copy in with adopt=True (--adopt)"
                 )
-                one = Judged(one.found, Fate.CONFLICT, reason)
+                one = Judged(one.found, Verdict.CONFLICT, reason)
         settled.append(one)
     return settled
 
@@ -269,7 +272,19 @@ def find_unknown(fs: FileSystem, roots: Sequence[str]) -> Unknown:
         directory_id = given or uuid.uuid4()
         paths[directory_id] = path
         found += find_directories(fs, facts, directory_id)
-    judged = [one for one in judge(found, metadata.image, adopt=False) if one.fate is Fate.STRAY]
+    judged = [one for one in judge(found, metadata.image, adopt=False) if one.verdict is Verdict.STRAY]
     named = [(f"{paths[one.found.directory_id]}/{one.found.name}", one.reason) for one in judged]
     live = [one.found.name for one in judged if one.found.parsed.state is DirectoryState.LIVE]
     return Unknown(named, metadata_elsewhere(metadata.image, metadata.in_log, live))
+
+
+def check_free(fs: FileSystem, root: str, topic: str, numbers: Iterable[int]) -> None:
+    """Refuse new partitions where directories of that name are, which no metadata knows."""
+    for path in (f"{root}/{topic}-{number}" for number in numbers):
+        if fs.is_link(path):  # which exists for nobody if it leads nowhere
+            raise TopicExistsError(f"{path} is a symbolic link, which no metadata knows: move it away")
+        if fs.exists(path):
+            raise TopicExistsError(
+                f"{path} is there, though no metadata knows it: take it in with adopt=True, or set "
+                f"it aside with `tidelog tidy {root}`"
+            )

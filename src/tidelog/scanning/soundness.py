@@ -5,8 +5,9 @@
 3. No checksum covers a base offset. A compressed message of magic 0 whose records end at another offset than
    it says is damaged. Batches that follow each other without a gap make a run. Runs that
    contradict each other (a flipped bit in a base offset, stale bytes from elsewhere in the file) cannot all
-   be right: of all ways to choose runs with growing offsets, the one that keeps the most bytes is taken.
-   A single run that fits exactly where it was left out speaks for its neighbours; so does a first run that
+   be right: of all ways to choose runs with growing offsets, the one that keeps the most bytes is taken,
+   where bytes count less that are not where the offset index has them (`witness`).
+   A single batch that fits exactly where it was left out speaks for its neighbours; so does a first run that
    begins where the segment does.
 4. What is not sound is told as gaps: byte ranges, with the offsets between the sound batches around them.
 
@@ -27,6 +28,8 @@ from tidelog.records.decode import decode_batches
 from tidelog.records.nesting import HEAD_BYTES, is_nested
 from tidelog.records.resync import walk_sound
 from tidelog.records.windows import ByteSource, Window
+from tidelog.scanning.witness import IndexWitness
+from tidelog.storage.files import LARGEST_READ
 
 __all__ = ["MAX_RELATIVE_OFFSET", "Gap", "Sound", "Survey", "survey_segment"]
 
@@ -34,6 +37,8 @@ MAX_RELATIVE_OFFSET = (1 << 31) - 1
 """Index files hold offsets relative to the base of their segment in so much room."""
 
 Int64s = npt.NDArray[np.int64]
+
+_WIDTH = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +79,10 @@ class Survey:
 
 
 class _Runs:
-    """Batches that follow each other in bytes and in offsets: columns start, end, first, last."""
+    """Batches that follow each other in bytes and offsets: columns start, end, first, last, and how many."""
 
-    def __init__(self) -> None:
+    def __init__(self, witness: IndexWitness) -> None:
+        self._witness = witness
         self._parts: list[Int64s] = []
         self.reasons: dict[int, str] = {}
         """By position: why the batch there can be no part of the segment."""
@@ -91,6 +97,7 @@ class _Runs:
             self.reasons[int(table.position[at])] = (
                 f"the message has offset {last[at]}, but its records end at {decoded[at]}"
             )
+        self._witness.meet(table, first, last)
         wrong = (first < floor) | (last < first) | (last >= limit)
         bad = wrong | other
         for at in np.flatnonzero(wrong).tolist():
@@ -103,15 +110,23 @@ class _Runs:
         begins[1:] |= bad[1:] | bad[:-1]
         starts = np.flatnonzero(begins)
         stops = np.append(starts[1:], len(table)) - 1
-        part = np.column_stack((table.position[starts], ends[stops], first[starts], last[stops]))
+        counts = stops - starts + 1
+        part = np.column_stack((table.position[starts], ends[stops], first[starts], last[stops], counts))
         self._parts.append(part[~bad[starts]])
 
-    def joined(self) -> Int64s:
+    def joined(self, end: int) -> Int64s:
         """All runs, by position; those that follow each other without a gap are one."""
         if not self._parts:
-            return np.empty((0, 4), np.int64)
+            return np.empty((0, _WIDTH), np.int64)
         runs = np.concatenate(self._parts)
-        return _merged(runs, runs[1:, 2] == runs[:-1, 3] + 1)
+        joined = _merged(runs, runs[1:, 2] == runs[:-1, 3] + 1)
+        kept = np.ones(len(joined), np.bool_)
+        for number, (start, _, first, last, _) in enumerate(joined.tolist()):
+            told = self._witness.contradicts(start, last, end)
+            if told is not None:
+                kept[number] = False
+                self.reasons[start] = f"offsets {first} to {last}, where the offset index has {told}"
+        return joined[kept]
 
 
 def _decoded_offsets(window: Window) -> tuple[Int64s, Int64s]:
@@ -135,31 +150,43 @@ def _merged(runs: Int64s, follows: npt.NDArray[np.bool_]) -> Int64s:
     begins = np.append(True, ~(follows & (runs[1:, 0] == runs[:-1, 1])))
     starts = np.flatnonzero(begins)
     stops = np.append(starts[1:], len(runs)) - 1
-    return np.column_stack((runs[starts, 0], runs[stops, 1], runs[starts, 2], runs[stops, 3]))
+    counts = np.add.reduceat(runs[:, 4], starts)
+    return np.column_stack((runs[starts, 0], runs[stops, 1], runs[starts, 2], runs[stops, 3], counts))
 
 
 def survey_segment(
-    source: ByteSource, end: int, *, floor: int, limit: int, is_last: bool, name: str | None = None
+    source: ByteSource,
+    end: int,
+    *,
+    floor: int,
+    limit: int,
+    is_last: bool,
+    index: bytes = b"",
+    name: str | None = None,
 ) -> Survey:
     """Look at bytes [0, end) of a segment whose offsets are in [floor, limit).
 
-    `is_last` if it is the last one of its log: where its offsets end is not known then.
+    `is_last` if it is the last one of its log: where its offsets end is not known then. `index` is its offset
+    index, if there is one. No segment is larger than positions in an index can tell: a file that is vast is
+    not searched to its end.
     """
     limit = min(limit, floor + MAX_RELATIVE_OFFSET)
-    runs, damage = _Runs(), []
-    for found in walk_sound(source, end, floor=floor, limit=limit, name=name):
+    witness = IndexWitness(index, floor)
+    runs, damage = _Runs(witness), []
+    for found in walk_sound(source, min(end, LARGEST_READ), floor=floor, limit=limit, name=name):
         if isinstance(found, Window):
             runs.add(found, floor, limit)
         else:
             damage.append(found)
     all_runs = _without_nested(runs, source, end, floor)
-    kept = _choose(all_runs, floor)
-    for start, _, first, last in all_runs[~kept].tolist():
+    kept = _choose(all_runs, witness.weights(all_runs), floor)
+    for start, _, first, last, _ in all_runs[~kept].tolist():
         runs.reasons[start] = f"offsets {first} to {last} contradict those of the batches around them"
     for one in damage:
         runs.reasons[one.start] = one.reason
     chosen = all_runs[kept]
-    sound = [Sound(*row) for row in _merged(chosen, np.ones(max(len(chosen) - 1, 0), np.bool_)).tolist()]
+    merged = _merged(chosen, np.ones(max(len(chosen) - 1, 0), np.bool_))
+    sound = [Sound(*row[:4]) for row in merged.tolist()]
     unfinished = damage[-1].start if damage and damage[-1].is_unfinished else None
     gaps = _gaps(sound, end, floor, None if is_last else limit, runs.reasons, unfinished)
     return Survey(tuple(sound), tuple(gaps))
@@ -167,7 +194,7 @@ def survey_segment(
 
 def _without_nested(runs: _Runs, source: ByteSource, end: int, floor: int) -> Int64s:
     """All runs but those in values of damaged batches. Runs that touch each other are judged together."""
-    found = runs.joined()
+    found = runs.joined(end)
     begins = np.append(True, found[1:, 0] != found[:-1, 1])[: len(found)]
     blocks = np.split(found, np.flatnonzero(begins)[1:]) if len(found) else []
     starts = {int(block[0, 0]) for block in blocks}
@@ -189,7 +216,7 @@ def _without_nested(runs: _Runs, source: ByteSource, end: int, floor: int) -> In
         else:
             kept.append(block)
             position, expected = place.stop, offsets.stop
-    return np.concatenate(kept) if kept else np.empty((0, 4), np.int64)
+    return np.concatenate(kept) if kept else np.empty((0, _WIDTH), np.int64)
 
 
 def _gaps(
@@ -222,8 +249,8 @@ def _gaps(
             position, offset = one.end, one.last_offset + 1
 
 
-def _choose(runs: Int64s, floor: int) -> npt.NDArray[np.bool_]:
-    """Which runs to keep, so that offsets grow and the most bytes stay."""
+def _choose(runs: Int64s, weights: Sequence[int], floor: int) -> npt.NDArray[np.bool_]:
+    """Which runs to keep, so that offsets grow and the most weight stays."""
     if not len(runs) or (runs[1:, 2] > runs[:-1, 3]).all():
         return np.ones(len(runs), np.bool_)
     rows = runs.tolist()
@@ -231,16 +258,16 @@ def _choose(runs: Int64s, floor: int) -> npt.NDArray[np.bool_]:
     best: list[int] = []
     before: list[int] = []
     tree = [-1] * (len(lasts) + 1)  # of each stretch of `lasts` the run that ends the best choice
-    total = sum(row[1] - row[0] for row in rows)
-    for n, (start, end, first, last) in enumerate(rows):
+    total = sum(weights)
+    for n, (start, _, first, last, _) in enumerate(rows):
         chosen = _best_below(tree, best, bisect.bisect_left(lasts, first))
         score = best[chosen] if chosen >= 0 else 0
         if n >= 2 and _fits(rows[n - 2], rows[n - 1], rows[n]):
-            fitting = best[n - 2] + rows[n - 1][1] - rows[n - 1][0]
+            fitting = best[n - 2] + weights[n - 1]
             if fitting > score:
                 chosen, score = n - 2, fitting
         bonus = total if n == 0 and start == 0 and first == floor else 0
-        best.append(score + end - start + bonus)
+        best.append(score + weights[n] + bonus)
         before.append(chosen)
         at = bisect.bisect_left(lasts, last) + 1
         while at < len(tree):
@@ -266,5 +293,5 @@ def _best_below(tree: list[int], best: list[int], count: int) -> int:
 
 
 def _fits(left: list[int], out: list[int], right: list[int]) -> bool:
-    """Whether a run, left out, would fill the offsets between its neighbours exactly."""
-    return left[3] < right[2] and right[2] - left[3] - 1 == out[3] - out[2] + 1
+    """Whether a batch, left out, would fill the offsets between its neighbours exactly."""
+    return out[4] == 1 and left[3] < right[2] and right[2] - left[3] - 1 == out[3] - out[2] + 1

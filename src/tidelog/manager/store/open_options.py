@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from tidelog.types import TopicPartition
 
-__all__ = ["Wishes"]
+__all__ = ["OpenOptions"]
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class OpenOptions:
     """What opening may change, and which topics and partitions it opens."""
 
     create: bool = True

@@ -1,0 +1,25 @@
+from typing import Any
+
+from tidelog.kernels.locks import Lock
+
+class EpochFields:
+    _entries: tuple[Any, ...]
+    def __init__(self) -> None: ...
+
+class TransactionFields:
+    _ongoing: dict[int, Any]
+    _unreplicated: list[Any]
+    def __init__(self) -> None: ...
+
+class ProducerFields:
+    _producers: dict[int, Any]
+    _map_end_offset: int
+    def __init__(self) -> None: ...
+
+class PartitionFields:
+    gate: Lock
+    leader_epoch: int
+    _log: Any
+    _offline: BaseException | None
+    _listeners: tuple[Any, ...]
+    def __init__(self) -> None: ...
