@@ -20,8 +20,8 @@ from tidelog.errors import (
     InvalidTimestampError,
     RecordTooLargeError,
 )
+from tidelog.kernels import batch_headers as kernel_headers
 from tidelog.kernels import encode as kernel
-from tidelog.kernels import seal as kernel_seal
 from tidelog.records import builder, decode_batches, inputs, scan_batches
 from tidelog.records.builder import encode_batches
 from tidelog.records.record import Header, Record, decode_records, to_arrow
@@ -464,7 +464,7 @@ def test_the_kernel_refuses_what_does_not_fit_together(each_twin: Any, make: Cal
         make(each_twin, np.array([0, 1, 3], np.int64), np.zeros(3, np.uint8))
 
 
-@pytest.mark.parametrize("module", [kernel_seal, twin("seal")], ids=["compiled", "plain Python"])
+@pytest.mark.parametrize("module", [kernel_headers, twin("batch_headers")], ids=["compiled", "plain Python"])
 def test_sealing_writes_what_the_scan_reads(module: Any) -> None:
     encoded = encode_batches(pa.table({"value": [b"a", b"b", b"c"]}), max_batch_records=2, now_ms=NOW)
     rows = encoded.table.rows.copy()

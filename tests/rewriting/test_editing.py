@@ -10,7 +10,7 @@ import pytest
 
 from tests.kernels_twin import TWINS, twin
 from tidelog.kernels import editing
-from tidelog.kernels.seal import seal
+from tidelog.kernels.batch_headers import seal
 from tidelog.records import decode_batches, encode_batches
 from tidelog.records.batches import scan_batches
 from tidelog.records.faults import Fault

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelog.errors import CorruptRecordError, TidelogError
-from tidelog.kernels.uplift import uplift
+from tidelog.kernels.upconvert import upconvert
 from tidelog.records.batches import HEADER_SIZE, BatchTable, Column, scan_batches
 from tidelog.records.compression import MAX_DECOMPRESSED
 from tidelog.records.faults import Fault, fault_error
@@ -129,7 +129,7 @@ class Unpacker:
                 if not 0 <= base <= _MAX_OFFSET:
                     raise self.error(row, Fault.BAD_OFFSET)
         out = np.empty(len(payload) + _MORE_A_MESSAGE * messages, dtype=np.uint8)
-        used, first, last, fault = uplift(payload, messages, base, out.data)
+        used, first, last, fault = upconvert(payload, messages, base, out.data)
         if fault:
             raise self.error(row, fault)
         lifted = np.array(row, dtype=np.int64)

@@ -1,13 +1,16 @@
 """Hot loops in Cython's pure-Python mode. Each `.py` file also runs uncompiled, slowly, under the same tests.
 
-    reading      scan (batch headers), plan (which batches to decode together), runs, records, headers,
-                 messages (magic 0 and 1), columns (Arrow buffers), lookup and pick (one record),
-                 search (index entries), resync (the next batch after damage)
-    payloads     lz4, snappy, scratch (memory to decompress into), crc, varints
-    writing      encode (Arrow to batches), seal (batch headers), entries (index entries)
-    appending    appends, contents, ready and single_batch: check and stamp the batches of an append;
-                 appender (one batch, written too), published (what readers see of a log)
-    compaction   keyed (keys and their hashes), keymap, mapping (first pass), cleaning (second pass), uplift
+    reading      scan (batch headers), plan (which batches to decode together), decode (batches to columns),
+                 records, messages (magic 0 and 1), columns (Arrow buffers), header_counts, lookup (a batch or
+                 record by offset or time), record_lookup (one record of a batch), search (index entries),
+                 resync (the next batch after damage)
+    payloads     lz4, snappy, scratch (memory to decompress into), codecs (their ids), crc, varints
+    writing      encode (Arrow to batches), batch_headers, entries (index entries)
+    appending    appends, record_summary, append_checks, single_batch (check and stamp what is appended),
+                 appender (one batch, written too), progress (where the writer stands), published (what
+                 readers see of a log), locks, shared (fields that kernels and Python classes share)
+    compaction   record_keys (keys and their hashes), keymap, mapping (first pass), cleaning (second pass),
+                 upconvert (magic 0 and 1 to v2)
     values       avro (datums to columns), jsonfit (which JSON fits a schema)
     rewriting    editing (records erased, redacted, with other times)
     text         batchlines, jsonl, text

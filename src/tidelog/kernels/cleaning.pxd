@@ -1,5 +1,5 @@
 # The C faces of cleaning.py.
-from tidelog.kernels.keyed cimport Chunk, Keyed
+from tidelog.kernels.record_keys cimport Chunk, Keyed
 from tidelog.kernels.keymap cimport KeyMap
 from tidelog.kernels.scratch cimport Scratch
 

@@ -34,6 +34,7 @@ import cython
 
 if cython.compiled:
     from cython.cimports.libc.string import memcpy
+    from cython.cimports.tidelog.kernels.batch_headers import write_header
     from cython.cimports.tidelog.kernels.faults import (
         BAD_OFFSET,
         BAD_TIMESTAMP,
@@ -41,16 +42,23 @@ if cython.compiled:
         NO_ROOM,
         UNUSUAL,
     )
-    from cython.cimports.tidelog.kernels.keyed import CHUNK, HAS_KEY, HAS_VALUE, Chunk, check_batch, row_of
     from cython.cimports.tidelog.kernels.keymap import KeyMap
+    from cython.cimports.tidelog.kernels.record_keys import (
+        CHUNK,
+        HAS_KEY,
+        HAS_VALUE,
+        Chunk,
+        check_batch,
+        row_of,
+    )
     from cython.cimports.tidelog.kernels.scan import wrapping_add
     from cython.cimports.tidelog.kernels.scratch import Scratch
-    from cython.cimports.tidelog.kernels.seal import write_header
     from cython.cimports.tidelog.kernels.varints import put_varint, varint_size
 else:
     from collections import defaultdict
     from types import SimpleNamespace
 
+    from tidelog.kernels.batch_headers import write_header
     from tidelog.kernels.faults import (
         BAD_OFFSET,
         BAD_TIMESTAMP,
@@ -58,11 +66,10 @@ else:
         NO_ROOM,
         UNUSUAL,
     )
-    from tidelog.kernels.keyed import CHUNK, HAS_KEY, HAS_VALUE, Chunk, check_batch, row_of
     from tidelog.kernels.keymap import KeyMap
+    from tidelog.kernels.record_keys import CHUNK, HAS_KEY, HAS_VALUE, Chunk, check_batch, row_of
     from tidelog.kernels.scan import wrapping_add
     from tidelog.kernels.scratch import Scratch
-    from tidelog.kernels.seal import write_header
     from tidelog.kernels.varints import put_varint, varint_size
 
     Kept = Verdict = SimpleNamespace

@@ -10,8 +10,8 @@ The caller gives the records of the batch as those of v2, decompressed, and an a
     how & 16   its headers go
 
 All records that stay keep their offsets; their times are brought into [earliest, latest]. What is written
-are the records, behind room for a header, and the row that the header is to be made from (`kernels.seal`):
-base and max timestamp are those of the records that stay; a delete horizon stays.
+are the records, behind room for a header, and the row that the header is to be made from
+(`kernels.batch_headers`): base and max timestamp are those of the records that stay; a delete horizon stays.
 """
 
 import cython

@@ -21,11 +21,11 @@ import cython
 
 if cython.compiled:
     from cython.cimports.libc.string import memcpy
-    from cython.cimports.tidelog.kernels.seal import write_header
+    from cython.cimports.tidelog.kernels.batch_headers import write_header
 else:
     from types import SimpleNamespace as _Plain
 
-    from tidelog.kernels.seal import write_header
+    from tidelog.kernels.batch_headers import write_header
 
 _NO_ROOM = cython.declare(cython.int, 1)
 _TOO_LARGE = cython.declare(cython.int, 2)
@@ -452,7 +452,7 @@ def encode(
     `template` is a row with what all batches have in common: leader epoch, attributes, producer id and epoch,
     append time (LogAppendTime) or delete horizon if the attributes say so; and base offset and base sequence
     of the first. If not `sealed`, the records are written with room for a header before each batch, but
-    without headers: they are to be compressed first, then sealed (kernels/seal.py).
+    without headers: they are to be compressed first, then sealed (kernels/batch_headers.py).
     """
     walk: _Walk
     if len(template) != 16 or rows.shape[1] != 16:

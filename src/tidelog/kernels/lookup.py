@@ -24,8 +24,8 @@ import cython
 if cython.compiled:
     from cython.cimports.tidelog.kernels.crc import crc32c_range
     from cython.cimports.tidelog.kernels.faults import BAD_LENGTH, CHECKSUM, TORN, UNKNOWN_MAGIC
-    from cython.cimports.tidelog.kernels.pick import Body, Facts, Record, body_of, fields, find
     from cython.cimports.tidelog.kernels.prefetching import prefetch
+    from cython.cimports.tidelog.kernels.record_lookup import Body, Facts, Record, body_of, fields, find
     from cython.cimports.tidelog.kernels.scan import i16, i32, i64, u32
     from cython.cimports.tidelog.kernels.search import Entries
 else:
@@ -33,7 +33,7 @@ else:
 
     from tidelog.kernels.crc import crc32c_range
     from tidelog.kernels.faults import BAD_LENGTH, CHECKSUM, TORN, UNKNOWN_MAGIC
-    from tidelog.kernels.pick import Body, Facts, Record, body_of, fields, find
+    from tidelog.kernels.record_lookup import Body, Facts, Record, body_of, fields, find
     from tidelog.kernels.scan import i16, i32, i64, u32
     from tidelog.kernels.search import Entries
 

@@ -1,5 +1,5 @@
 # The C faces of mapping.py.
-from tidelog.kernels.keyed cimport Chunk
+from tidelog.kernels.record_keys cimport Chunk
 from tidelog.kernels.keymap cimport KeyMap
 from tidelog.kernels.scratch cimport Scratch
 

@@ -18,13 +18,13 @@ if cython.compiled:
         NO_ROOM,
         UNUSUAL,
     )
-    from cython.cimports.tidelog.kernels.keyed import CHUNK, HAS_KEY, Chunk, check_batch, row_of
     from cython.cimports.tidelog.kernels.keymap import KeyMap
+    from cython.cimports.tidelog.kernels.record_keys import CHUNK, HAS_KEY, Chunk, check_batch, row_of
     from cython.cimports.tidelog.kernels.scratch import Scratch
 else:
     from tidelog.kernels.faults import COUNT_MISMATCH, NO_ROOM, UNUSUAL
-    from tidelog.kernels.keyed import CHUNK, HAS_KEY, Chunk, check_batch, row_of
     from tidelog.kernels.keymap import KeyMap
+    from tidelog.kernels.record_keys import CHUNK, HAS_KEY, Chunk, check_batch, row_of
     from tidelog.kernels.scratch import Scratch
 
 _MIN_RECORD = cython.declare(cython.longlong, 7)

@@ -127,7 +127,7 @@ def take_messages(
     last: cython.Py_ssize_t,
     check_crc: cython.bint,
 ) -> cython.int:
-    """Decode uncompressed messages, up to row `last`; 0 or the fault (as in kernels/runs.py)."""
+    """Decode uncompressed messages, up to row `last`; 0 or the fault (as in kernels/decode.py)."""
     fault: cython.int
     if last > columns.table.shape[0]:
         raise IndexError(last)

@@ -1,1 +1,1 @@
-# Nothing here is for callers in Python; kernels/runs.py is.
+# Nothing here is for callers in Python; kernels/decode.py is.

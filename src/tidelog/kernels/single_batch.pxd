@@ -1,5 +1,5 @@
 # The C face of single_batch.py, for the kernel that appends what is taken.
-from tidelog.kernels.contents cimport Said
+from tidelog.kernels.record_summary cimport Said
 
 cdef class SingleBatch:
     cdef long long _max_bytes

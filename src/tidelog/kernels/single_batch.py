@@ -17,7 +17,7 @@ if cython.compiled:
     from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
     from cython.cimports.tidelog.kernels.appends import _stamp_one
     from cython.cimports.tidelog.kernels.codecs import LARGEST
-    from cython.cimports.tidelog.kernels.contents import Said, _walk
+    from cython.cimports.tidelog.kernels.record_summary import Said, _walk
     from cython.cimports.tidelog.kernels.scan import _read_header, i32
     from cython.cimports.tidelog.kernels.scratch import Scratch
 else:
@@ -25,7 +25,7 @@ else:
 
     from tidelog.kernels.appends import _stamp_one
     from tidelog.kernels.codecs import LARGEST
-    from tidelog.kernels.contents import _walk
+    from tidelog.kernels.record_summary import _walk
     from tidelog.kernels.scan import _read_header, i32
     from tidelog.kernels.scratch import Scratch
 

@@ -21,10 +21,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidelog.errors import CorruptRecordError, InvalidInputError, TidelogError
+from tidelog.kernels import decode as _decode
 from tidelog.kernels import messages as _messages
-from tidelog.kernels import runs as _runs
 from tidelog.kernels import scan as _scan
-from tidelog.kernels.headers import count_headers
+from tidelog.kernels.header_counts import count_headers
 from tidelog.kernels.scratch import Scratch
 from tidelog.records.batches import HEADER_SIZE, BatchTable, Column
 from tidelog.records.columns import ChunkColumns, constant_int, constant_string
@@ -166,7 +166,7 @@ class ChunkDecoder:
             raise self._error(part, 0, -headers)
         columns = ChunkColumns(self._projection, part.rows, count, size, headers)
         if magic == 2:
-            fault = _runs.take_payload(columns.kernel, payload)
+            fault = _decode.take_payload(columns.kernel, payload)
         elif row[Column.ATTRIBUTES] & 7:
             fault = _messages.take_message_set(columns.kernel, payload, count, last)
         else:
@@ -181,7 +181,7 @@ class ChunkDecoder:
         """Decode batches of `part` up to `last`, a run of `kind`; 0 or the fault."""
         target, check = columns.kernel, self._check_crc
         if kind == Run.PLAIN:
-            return _runs.take_plain(target, self._view, self._origin, last, check)
+            return _decode.take_plain(target, self._view, self._origin, last, check)
         if kind == Run.COMPRESSED:
             return self._take_compressed(columns, part, last)
         if kind == Run.PAYLOADS:
@@ -195,13 +195,13 @@ class ChunkDecoder:
         target = columns.kernel
         scratch = self._scratch or self._more_scratch(_SCRATCH_BYTES)
         while True:
-            fault = _runs.take_compressed(target, self._view, self._origin, last, self._check_crc, scratch)
+            fault = _decode.take_compressed(target, self._view, self._origin, last, self._check_crc, scratch)
             if fault == Fault.SCRATCH_FULL and scratch.room < self._max_decompressed:
                 scratch = self._more_scratch(4 * scratch.room)
                 continue
             if fault not in (Fault.SCRATCH_FULL, Fault.UNUSUAL):
                 return fault
-            fault = _runs.take_payload(target, self._payloads.payload(part.rows[target.batches].tolist()))
+            fault = _decode.take_payload(target, self._payloads.payload(part.rows[target.batches].tolist()))
             if fault:
                 return fault
 
@@ -219,7 +219,7 @@ class ChunkDecoder:
                 last_verified = self._verify(part, first + at, min(last, first + at + _VERIFY_BATCHES))
             if first + at >= last_verified:
                 return Fault.CHECKSUM
-            fault = _runs.take_payload(target, payload(row) if row[Column.COUNT] else b"")
+            fault = _decode.take_payload(target, payload(row) if row[Column.COUNT] else b"")
             if fault:
                 return fault
         return 0

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelog.errors import RecordTooLargeError
-from tidelog.kernels.seal import seal
+from tidelog.kernels.batch_headers import seal
 from tidelog.records.batches import HEADER_SIZE, BatchTable
 from tidelog.records.compression import compress
 from tidelog.types import Codec

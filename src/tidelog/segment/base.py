@@ -22,7 +22,7 @@ from tidelog.errors import CompressionError, InvalidIndexError, LogClosedError, 
 from tidelog.index import OffsetIndex, TimeIndex, TransactionIndex, TxnIndexSearchResult
 from tidelog.index.base import MAX_RELATIVE_OFFSET
 from tidelog.kernels.lookup import BAD_START, END, PACKED, UNMAPPED
-from tidelog.kernels.pick import find_in_payload, make, make_pair
+from tidelog.kernels.record_lookup import find_in_payload, make, make_pair
 from tidelog.records.batches import HEADER_SIZE, BatchTable, scan_batches
 from tidelog.records.compression import decompress
 from tidelog.records.decode import decode_batches

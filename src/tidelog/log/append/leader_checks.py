@@ -3,7 +3,7 @@
 Headers may lie: like Kafka, the log looks at every record of a client's (or coordinator's) batch, inside
 compressed ones, too, and finds their smallest and largest timestamps, those without a key, and whether they
 are sound. One kernel call does so for all uncompressed batches, together with the check of the headers
-(`kernels.ready`). Only when something is amiss are records decoded, to say what.
+(`kernels.append_checks`). Only when something is amiss are records decoded, to say what.
 
 What was encoded here is known to be sound, and its headers are true: only what the topic's config forbids is
 looked at.
@@ -27,8 +27,8 @@ from tidelog.errors import (
     InvalidRecordError,
     UnknownCodecError,
 )
-from tidelog.kernels.contents import sum_up, sum_up_payload
-from tidelog.kernels.ready import check
+from tidelog.kernels.append_checks import check
+from tidelog.kernels.record_summary import sum_up, sum_up_payload
 from tidelog.log.append.incoming import (
     AppendOptions,
     Batches,

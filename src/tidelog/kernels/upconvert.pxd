@@ -1,4 +1,4 @@
-# The C faces of uplift.py.
+# The C faces of upconvert.py.
 cdef struct Lifted:
     Py_ssize_t used
     long long first

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Ready batches that a client appends, looked at in one call: what `scan`, `appends` and `contents` find.
+"""Checks of the batches of an append in one call: what `scan`, `appends` and `record_summary` find.
 
 One call instead of three, because most appends are one small batch, and what is around a call costs more than
 what it does.
@@ -9,14 +9,14 @@ import cython
 
 if cython.compiled:
     from cython.cimports.tidelog.kernels.appends import Facts, analyze_rows
-    from cython.cimports.tidelog.kernels.contents import Summary, sum_up_rows
+    from cython.cimports.tidelog.kernels.record_summary import Summary, sum_up_rows
     from cython.cimports.tidelog.kernels.scan import _read_header
 else:
     from types import SimpleNamespace as Facts
     from types import SimpleNamespace as Summary
 
     from tidelog.kernels.appends import analyze_rows
-    from tidelog.kernels.contents import sum_up_rows
+    from tidelog.kernels.record_summary import sum_up_rows
     from tidelog.kernels.scan import _read_header
 
 

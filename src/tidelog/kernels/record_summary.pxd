@@ -1,4 +1,4 @@
-# The C face of contents.py, so that other kernels look at records without Python.
+# The C face of record_summary.py, so that other kernels look at records without Python.
 cdef struct Said:
     bint sound
     bint in_order

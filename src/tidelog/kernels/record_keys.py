@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""The records of a batch as compaction sees them: where each lies, its offset and time, the hash of its key.
+"""Records as compaction sees them: where each lies, its offset and time, and the hash of its key.
 
 They are read in chunks of 64, of one batch or of several small ones: all keys of a chunk are hashed first,
 and the processor told to bring their slots of the map; by the time the map is asked, they are there.

@@ -106,7 +106,7 @@ def _uplift(p, end, messages, base, out, room):
     return done
 
 
-def uplift(
+def upconvert(
     payload: cython.const[cython.uchar][::1],
     messages: cython.longlong,
     base: cython.longlong,

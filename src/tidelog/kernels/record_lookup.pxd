@@ -1,4 +1,4 @@
-# The C faces of pick.py, so that other kernels find records without Python.
+# The C faces of record_lookup.py, so that other kernels find records without Python.
 ctypedef struct Facts:  # of a v2 batch
     long long base
     long long epoch

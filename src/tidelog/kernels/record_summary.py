@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""What the records of an append say, without decoding them: their times, their keys, whether they are sound.
+"""A summary of the records of an append, without decoding them: times, keys, and whether they are sound.
 
 A record (see `kernels.records`): length varint | attributes i8 | timestamp delta varlong | offset delta
 varint | key length varint, key | value length varint, value | header count varint, { key length, key, value

@@ -13,7 +13,7 @@ from tests.golden import GOLDEN
 from tests.kernels_twin import TWINS, twin
 from tests.log.crafting import LOG_APPEND_TIME, Batch
 from tidelog.errors import CorruptRecordError
-from tidelog.kernels import contents, ready
+from tidelog.kernels import append_checks, record_summary
 from tidelog.log.append.info import AppendOrigin
 from tidelog.records import Header, Record, decode_batches, encode_records, scan_batches
 from tidelog.records.checksums import crc32c
@@ -23,7 +23,7 @@ NONE = (1 << 63) - 1
 
 @pytest.fixture(params=TWINS)
 def kernel(request: pytest.FixtureRequest) -> ModuleType:
-    return contents if request.param == "compiled" else twin("contents")
+    return record_summary if request.param == "compiled" else twin("record_summary")
 
 
 def _expected(data: bytes) -> tuple[int, int, int]:
@@ -47,7 +47,7 @@ records = st.builds(
 @settings(max_examples=50)
 @pytest.mark.parametrize("name", TWINS)
 def test_records_say_what_decoding_says(name: str, runs: list[list[Record]]) -> None:
-    kernel = contents if name == "compiled" else twin("contents")
+    kernel = record_summary if name == "compiled" else twin("record_summary")
     data = b"".join(encode_records(run) for run in runs)
     batches = scan_batches(data).require()
     largest = np.zeros(len(batches), dtype=np.int64)
@@ -115,7 +115,7 @@ def test_tables_that_lie_are_refused(kernel: ModuleType) -> None:
 
 @pytest.mark.parametrize("name", TWINS)
 def test_one_call_finds_what_three_find(name: str) -> None:
-    kernel = ready if name == "compiled" else twin("ready")
+    kernel = append_checks if name == "compiled" else twin("append_checks")
     good = b"".join(encode_records([Record(b"v", None, (), time)] * 3) for time in (5, 9, 7))
     rows, largest = np.zeros((10, 16), np.int64), np.zeros(10, np.int64)
 

@@ -1,4 +1,4 @@
-# The C faces of keyed.py, so that the kernels of compaction go over records without Python.
+# The C faces of record_keys.py, so that the kernels of compaction go over records without Python.
 from tidelog.kernels.keymap cimport Hash, KeyMap
 
 cdef enum:

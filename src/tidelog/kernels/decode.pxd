@@ -1,4 +1,4 @@
-# The C faces of runs.py.
+# The C faces of decode.py.
 from tidelog.kernels.columns cimport Columns
 from tidelog.kernels.scratch cimport Scratch
 

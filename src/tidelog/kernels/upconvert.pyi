@@ -1,0 +1,3 @@
+from typing_extensions import Buffer
+
+def upconvert(payload: Buffer, messages: int, base: int, out: Buffer) -> tuple[int, int, int, int]: ...

@@ -1,3 +1,0 @@
-from typing_extensions import Buffer
-
-def uplift(payload: Buffer, messages: int, base: int, out: Buffer) -> tuple[int, int, int, int]: ...
