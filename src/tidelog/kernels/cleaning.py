@@ -59,13 +59,7 @@ else:
     from types import SimpleNamespace
 
     from tidelog.kernels.batch_headers import write_header
-    from tidelog.kernels.faults import (
-        BAD_OFFSET,
-        BAD_TIMESTAMP,
-        COUNT_MISMATCH,
-        NO_ROOM,
-        UNUSUAL,
-    )
+    from tidelog.kernels.faults import BAD_OFFSET, BAD_TIMESTAMP, COUNT_MISMATCH, NO_ROOM, UNUSUAL
     from tidelog.kernels.keymap import KeyMap
     from tidelog.kernels.record_keys import CHUNK, HAS_KEY, HAS_VALUE, Chunk, check_batch, row_of
     from tidelog.kernels.scan import wrapping_add
@@ -112,11 +106,7 @@ class Filter:
     """Writes what stays. `batches` is the next one of the run; `used` and `made` tell what was written."""
 
     def __cinit__(
-        self,
-        keymap: KeyMap,
-        latest: cython.longlong,
-        now: cython.longlong,
-        horizon: cython.longlong,
+        self, keymap: KeyMap, latest: cython.longlong, now: cython.longlong, horizon: cython.longlong
     ):
         """Records past `latest` stay; tombstones go by the clock `now`; new horizons are `horizon`."""
         self.keymap = keymap
