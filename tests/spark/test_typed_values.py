@@ -258,12 +258,3 @@ def test_what_an_export_refuses(spark: SparkSession, root: Path, tmp_path: Path)
         tidelog.spark.export(spark, root, tmp_path / "lake", value_format=Values("avro", where), evolve=True)
     with pytest.raises(InvalidInputError, match=r"or Values\(\.\.\.\), not 'avro'"):
         tidelog.spark.export(spark, root, tmp_path / "lake", value_format="avro")
-    tidelog.spark.export(spark, root, tmp_path / "lake", value_format=Values("avro", where)).collect()
-    other = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "string"}]}
-    schemas(where, {"orders-value/9.avsc": other})
-    (where / "orders-value" / "7.avsc").unlink()
-    (where / "orders-value" / "8.avsc").unlink()
-    with tidelog.open(root) as store:
-        store["orders"][0].append([Record(frame(9, encode({"id": "x"}, other)))])
-    with pytest.raises(InvalidInputError, match="has values of orders under another schema"):
-        tidelog.spark.export(spark, root, tmp_path / "lake", value_format=Values("avro", where))

@@ -45,7 +45,11 @@ def test_fields_that_are_not_there_are_null() -> None:
         # a type that cannot become the other
         (pa.array([[1]]), pa.int32(), r"list<.*> does not fit int32: Unsupported cast from list"),
         (pa.array([{"a": 1}]), pa.int32(), r"struct<a: int64> does not fit int32: Unsupported cast from str"),
-        (pa.array([{"a": 1}]), pa.struct([("b", pa.int64())]), "has more fields than struct<b: int64>"),
+        (
+            pa.array([{"a": 1}]),
+            pa.struct([("b", pa.int64())]),
+            "value has more fields than struct<b: int64>: a",
+        ),
         (
             pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int32())),
             pa.map_(pa.int32(), pa.int32()),

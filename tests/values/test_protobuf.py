@@ -171,7 +171,7 @@ def test_message_indexes_are_bounded() -> None:
         (
             ("string", "int32"),
             [None, [(1, 5)]],
-            ["the message does not fit: string does not fit int32", None],
+            ["a value does not fit the column's type: value.counts{} is string, which", None],
         ),
     ],
 )

@@ -11,6 +11,7 @@ import pyarrow as pa
 from tidelog.errors import CorruptRecordError, DataLossError
 from tidelog.records.schema import Projection
 from tidelog.scanning.tasks import ScanTask, run_task
+from tidelog.values.existing import ExistingColumn
 from tidelog.values.spec import ColumnDecoder, Values
 from tidelog.values.wire import Framing, spans_of
 
@@ -54,11 +55,18 @@ def typed_columns(
 
 
 def decoder_of(
-    spec: Values, column: str, tasks: Sequence[ScanTask], *, portable: bool = False
+    spec: Values,
+    column: str,
+    tasks: Sequence[ScanTask],
+    *,
+    portable: bool = False,
+    existing: ExistingColumn | None = None,
 ) -> ColumnDecoder:
     """The decoder of a column for the topics that tasks read."""
     topics = list(dict.fromkeys(task.topic for task in tasks))
-    return spec.decoder(topics, lambda: seen_ids(column, tasks), column=column, portable=portable)
+    return spec.decoder(
+        topics, lambda: seen_ids(column, tasks), column=column, portable=portable, existing=existing
+    )
 
 
 def seen_ids(column: str, tasks: Iterable[ScanTask]) -> Iterator[int]:

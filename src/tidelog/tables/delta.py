@@ -42,6 +42,7 @@ from tidelog.tables.table import (
 )
 from tidelog.tables.types import check_fits, normal
 from tidelog.types import TopicPartition
+from tidelog.values.existing import Widenings
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -65,7 +66,7 @@ class Delta:
     """A Delta table at a path or URL."""
 
     keeps_partition_columns = False
-    widens_types = False  # deltalake does not know the table feature typeWidening
+    widenings: Widenings = ()  # deltalake does not know the table feature typeWidening
 
     def __init__(
         self,

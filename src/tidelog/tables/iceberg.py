@@ -42,6 +42,7 @@ from tidelog.tables.table import (
 )
 from tidelog.tables.types import check_fits, normal
 from tidelog.types import TopicPartition
+from tidelog.values.existing import Widenings
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table as IcebergTable
@@ -56,7 +57,7 @@ class Iceberg:
     """A table named `catalog.namespace.table`."""
 
     keeps_partition_columns = True
-    widens_types = True
+    widenings: Widenings = ((pa.int32(), pa.int64()), (pa.float32(), pa.float64()))
 
     def __init__(
         self,

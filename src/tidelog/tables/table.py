@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from tidelog.errors import InvalidInputError, LogLockedError
 from tidelog.types import TopicPartition
+from tidelog.values.existing import Widenings
 
 __all__ = [
     "BY_KEY_COLUMNS",
@@ -127,8 +128,8 @@ class Table(Protocol):
     """How messages call it."""
     keeps_partition_columns: bool
     """Whether files have the columns that the table is partitioned by."""
-    widens_types: bool
-    """Whether `add_columns` also widens types (`types.can_widen`)."""
+    widenings: Widenings
+    """Which types `add_columns` makes which others, at any depth."""
 
     @property
     def exists(self) -> bool:

@@ -10,10 +10,9 @@ import pyarrow as pa
 
 from tidelog.errors import InvalidInputError
 
-__all__ = ["can_widen", "check_fits", "check_names", "normal"]
+__all__ = ["check_fits", "check_names", "normal"]
 
 _types = pa.types
-_WIDER = ((pa.int32(), pa.int64()), (pa.float32(), pa.float64()))
 
 
 def normal(kind: pa.DataType) -> pa.DataType:
@@ -70,18 +69,6 @@ def _holds(there: pa.DataType, wanted: pa.DataType) -> bool:
     if _types.is_map(there) and _types.is_map(wanted):
         return _holds(there.key_type, wanted.key_type) and _holds(there.item_type, wanted.item_type)
     return bool(there == wanted)
-
-
-def can_widen(there: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether Iceberg widens one type to the other: int to long, float to double, at any depth."""
-    if _types.is_struct(there) and _types.is_struct(wanted):
-        kinds = {one.name: one.type for one in wanted}
-        return all(one.name in kinds and can_widen(one.type, kinds[one.name]) for one in there)
-    if _types.is_list(there) and _types.is_list(wanted):
-        return can_widen(there.value_type, wanted.value_type)
-    if _types.is_map(there) and _types.is_map(wanted):
-        return bool(there.key_type == wanted.key_type) and can_widen(there.item_type, wanted.item_type)
-    return bool(there == wanted) or (there, wanted) in _WIDER
 
 
 def check_names(kind: pa.DataType, where: str = "value") -> None:

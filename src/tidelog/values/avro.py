@@ -1,7 +1,8 @@
 """Avro values as a column: each value by its writer's schema, brought to the type of all.
 
 The target is the type of all versions of the topics' subjects (`avro_resolution.merge`), or of the schemas
-that were found before values where no subject is known.
+that were found before values where no subject is known. A value with a field that the target lacks is
+invalid.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ import pyarrow as pa
 from tidelog.errors import InvalidInputError
 from tidelog.values.avro_columns import REASONS, AvroReader
 from tidelog.values.avro_plan import compile_plan
-from tidelog.values.avro_resolution import Fitting, merge_all
+from tidelog.values.avro_resolution import Fitting, lacking, limited, merge
 from tidelog.values.avro_schema import AvroType, parse_avro
 from tidelog.values.avro_types import arrow_type
+from tidelog.values.existing import ExistingColumn, choose_type, join_all
 from tidelog.values.json_reading import Misfit
+from tidelog.values.json_types import columns_type
 from tidelog.values.schemas import AVRO, Schema, SchemaSource, usable
-from tidelog.values.versions import Int32s, Reasons, Version
+from tidelog.values.versions import MISFIT, Int32s, Reasons, Version
 from tidelog.values.wire import PLAIN, Spans
 
 __all__ = ["AvroVersions"]
@@ -30,24 +33,31 @@ class AvroVersions:
     """The writers' schemas of a column. Picklable."""
 
     def __init__(
-        self, source: SchemaSource, target: Sequence[Schema], plain: dict[str, Schema], portable: bool
+        self,
+        source: SchemaSource,
+        target: Sequence[Schema],
+        plain: dict[str, Schema],
+        portable: bool,
+        existing: ExistingColumn | None = None,
     ) -> None:
         """`target` are the schemas that the column holds, oldest first; `plain` those of topics."""
         self._source = source
         self._target = list(target)
         self._plain = plain
         self._portable = portable
-        self._reader = merge_all(usable(target, _parse))
+        self._existing = existing
+        found = join_all(usable(target, _parse), merge, self._type_of, existing)
+        self.type = choose_type(self._type_of(found), existing)
+        self._reader = found if existing is None else limited(found, self.type)
         self._known: dict[tuple[int, str], Version | str] = {}
 
-    @property
-    def type(self) -> pa.DataType:
-        """The type of the column."""
-        return arrow_type(self._reader, portable=self._portable)
+    def _type_of(self, avro: AvroType) -> pa.DataType:
+        kind = arrow_type(avro, portable=self._portable)
+        return columns_type(kind) if self._portable else kind
 
     def __reduce__(self) -> Any:
         """Made again where it is unpickled: compiled plans stay."""
-        return AvroVersions, (self._source, self._target, self._plain, self._portable)
+        return AvroVersions, (self._source, self._target, self._plain, self._portable, self._existing)
 
     def version(self, number: int, topic: str) -> Version | str:
         """What decodes the values of a schema."""
@@ -67,27 +77,32 @@ class AvroVersions:
             plan = compile_plan(writer, portable=self._portable)
         except InvalidInputError as error:
             return f"{name} cannot be used: {error}"
+        is_new = self._existing is not None and not self._existing.fits(self._type_of(self._reader))
+        if is_new or lacking(writer, self._reader) is not None:
+            return _AvroVersion(AvroReader(plan), None)  # the column's type tells which values fit
         return _AvroVersion(AvroReader(plan), Fitting(writer, self._reader, self._portable))
 
 
 class _AvroVersion:
-    def __init__(self, reader: AvroReader, fitting: Fitting) -> None:
+    def __init__(self, reader: AvroReader, fitting: Fitting | None) -> None:
         self._reader = reader
         self._fitting = fitting
 
     def decode(self, spans: Spans, faults: Int32s, reasons: Reasons) -> pa.Array:
-        """The values as the column's type."""
+        """The values, as the type of all if there is one."""
         found = self._reader.decode(spans.data, spans.starts, spans.ends, faults)
         for number in np.unique(faults).tolist():
             if number in REASONS:
                 faults[faults == number] = reasons.number(REASONS[number])
+        if self._fitting is None:
+            return found
         try:
             fitted, bad = self._fitting.fit(found)
         except Misfit as error:
             faults[faults == 0] = reasons.number(f"the writer's schema does not fit: {error}")
             return pa.nulls(len(faults), self._fitting.type)
         if bad is not None and bad.any():
-            faults[bad & (faults == 0)] = reasons.number("a value does not fit the column's type")
+            faults[bad & (faults == 0)] = reasons.number(MISFIT)
             fitted = fitted.take(pa.array(np.arange(len(bad)), mask=bad))
         return fitted
 

@@ -8,40 +8,28 @@ columns may be null, so a field without a default is null. An enum is text, so n
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.values.avro_defaults import default_scalar
 from tidelog.values.avro_schema import AvroField, AvroType
 from tidelog.values.avro_types import arrow_type
-from tidelog.values.conforming import validity
+from tidelog.values.conforming import Bools, any_within, fit_numbers, there, validity
 from tidelog.values.json_reading import Misfit
 
-__all__ = ["Fitting", "merge", "merge_all"]
+__all__ = ["Fitting", "lacking", "limited", "merge"]
 
 _NUMBERS = ("int", "long", "float", "double")
+_WIDTHS = {pa.int32(): "int", pa.int64(): "long", pa.float32(): "float", pa.float64(): "double"}
 _TEXTS = ("string", "bytes", "enum", "fixed")
 _SAME = {"timestamp-millis": "timestamp-micros", "local-timestamp-millis": "local-timestamp-micros"}
 
-Bools = npt.NDArray[np.bool_]
-
 
 # ---- one type for several
-
-
-def merge_all(versions: list[AvroType]) -> AvroType:
-    """The type of all versions, oldest first. One that does not fit the newer ones is left out."""
-    found = versions[-1]
-    for one in reversed(versions[:-1]):
-        try:
-            found = merge(one, found)
-        except Misfit:
-            continue
-    return found
 
 
 def merge(old: AvroType, new: AvroType, where: str = "value") -> AvroType:
@@ -145,6 +133,63 @@ def _pop_alias(fields: dict[str, AvroField], name: str) -> AvroField | None:
     return None
 
 
+def limited(avro: AvroType, kind: pa.DataType) -> AvroType:
+    """A type with numbers as narrow as those of a column, so that none is made wider and narrow again."""
+    if avro.is_recursive or len(avro.members) > 1 or avro.logical:
+        return avro
+    if avro.kind == "union":
+        return replace(
+            avro, branches=[one if one.kind == "null" else limited(one, kind) for one in avro.branches]
+        )
+    if avro.kind in _NUMBERS and kind in _WIDTHS:
+        return AvroType(_WIDTHS[kind])
+    if avro.kind == "record" and pa.types.is_struct(kind):
+        kinds = {one.name: one.type for one in kind}
+        fields = [
+            replace(one, type=limited(one.type, kinds[one.name])) if one.name in kinds else one
+            for one in avro.fields
+        ]
+        return replace(avro, fields=fields)
+    if avro.kind == "array" and pa.types.is_list(kind) and avro.items is not None:
+        return replace(avro, items=limited(avro.items, kind.value_type))
+    if avro.kind == "map" and pa.types.is_map(kind) and avro.items is not None:
+        return replace(avro, items=limited(avro.items, kind.item_type))
+    return avro
+
+
+def lacking(writer: AvroType, reader: AvroType, where: str = "value") -> str | None:
+    """A field of the writer's that the reader does not have; it would be lost."""
+    if writer.is_recursive or reader.is_recursive:
+        return None
+    for one in writer.members:
+        at = _matching(one, reader.members) if len(reader.members) > 1 or len(writer.members) > 1 else 0
+        if at is None or not reader.members:
+            continue
+        found = _lacking_in(one, reader.members[at], where)
+        if found is not None:
+            return found
+    return None
+
+
+def _lacking_in(writer: AvroType, reader: AvroType, where: str) -> str | None:
+    if writer.items is not None and reader.items is not None:
+        return lacking(writer.items, reader.items, f"{where}[]")
+    if not (writer.kind == reader.kind == "record"):
+        return None
+    places = {one.name: one for one in writer.fields}
+    for one in reader.fields:
+        name = _name_at_writer(one, places)
+        found = None if name is None else lacking(places.pop(name).type, one.type, f"{where}.{one.name}")
+        if found is not None:
+            return found
+    return f"{where}.{next(iter(places))}" if places else None
+
+
+def _name_at_writer(one: AvroField, places: Collection[str]) -> str | None:
+    """What a reader's field is called by the writer."""
+    return next((each for each in (one.name, *one.aliases) if each in places), None)
+
+
 # ---- values of one type as another
 
 
@@ -179,7 +224,7 @@ class _Fitter:
         writers, readers = writer.members, reader.members
         bad: Bools | None = None
         if not writers or not readers:
-            bad = None if not writers else _there(array)
+            bad = None if not writers else there(array)
             return pa.nulls(len(array), self._type(reader)), bad
         if len(writers) == 1 and len(readers) == 1:
             return self._single(array, writers[0], readers[0])
@@ -190,7 +235,7 @@ class _Fitter:
                 given = pc.if_else(array.is_valid(), given, pa.scalar(None, given.type))
             at = _matching(one, readers)
             if at is None:
-                bad = _either(bad, _there(given))
+                bad = _either(bad, there(given))
                 continue
             fitted, wrong = self._single(given, one, readers[at])
             bad = _either(bad, wrong)
@@ -220,6 +265,8 @@ class _Fitter:
             return self._record(array, writer, reader)
         if writer.kind in ("array", "map") and writer.kind == reader.kind:
             return self._items(array, writer, reader)
+        if writer.kind in _NUMBERS and reader.kind in _NUMBERS and _same_logical(writer, reader):
+            return fit_numbers(array, wanted) if _is_narrower(writer, reader) else _cast(array, wanted)
         if not _can_join(writer, reader) or _is_narrower(writer, reader):
             raise Misfit(f"{writer.logical or writer.kind} does not fit {reader.logical or reader.kind}")
         return _cast(array, wanted)
@@ -229,7 +276,7 @@ class _Fitter:
         bad: Bools | None = None
         columns = []
         for one in reader.fields:
-            name = next((each for each in (one.name, *one.aliases) if each in places), None)
+            name = _name_at_writer(one, places)
             if name is None:
                 columns.append(self._default(one, len(array)))
                 continue
@@ -262,8 +309,7 @@ class _Fitter:
             kind = self._type(reader)
             inner = pa.StructArray.from_arrays([array.keys, values], fields=[kind.key_field, kind.item_field])
         if bad is not None:
-            before = np.concatenate(([0], np.cumsum(bad)))
-            bad = before[ends[1:]] > before[ends[:-1]]
+            bad = any_within(bad, ends)
         buffers = [validity(array), pa.py_buffer(np.ascontiguousarray(ends))]
         return pa.Array.from_buffers(self._type(reader), len(array), buffers, children=[inner]), bad
 
@@ -282,7 +328,11 @@ def _matching(writer: AvroType, readers: list[AvroType]) -> int | None:
 def _is_narrower(writer: AvroType, reader: AvroType) -> bool:
     if writer.kind in _NUMBERS and reader.kind in _NUMBERS:
         return _NUMBERS.index(reader.kind) < _NUMBERS.index(writer.kind)
-    return _SAME.get(writer.logical, writer.logical) != _SAME.get(reader.logical, reader.logical)
+    return not _same_logical(writer, reader)
+
+
+def _same_logical(one: AvroType, other: AvroType) -> bool:
+    return _SAME.get(one.logical, one.logical) == _SAME.get(other.logical, other.logical)
 
 
 def _has_raw_decimals(avro: AvroType) -> bool:
@@ -323,7 +373,7 @@ def _cast(array: pa.Array, wanted: pa.DataType) -> tuple[pa.Array, Bools | None]
             raise Misfit(f"{array.type} does not fit {wanted}") from None
     texts = [_text(one) for one in array.to_pylist()]
     fitted = pa.array(texts, wanted)
-    return fitted, _there(array) & ~_there(fitted)
+    return fitted, there(array) & ~there(fitted)
 
 
 def _text(value: bytes | None) -> str | None:
@@ -331,11 +381,6 @@ def _text(value: bytes | None) -> str | None:
         return None if value is None else value.decode()
     except UnicodeDecodeError:
         return None
-
-
-def _there(array: pa.Array) -> Bools:
-    found: Bools = array.is_valid().to_numpy(zero_copy_only=False)
-    return found
 
 
 def _either(one: Bools | None, other: Bools | None) -> Bools | None:

@@ -25,8 +25,9 @@ import pyarrow as pa
 
 from tidelog.errors import InvalidInputError
 from tidelog.values.decoding import ValueDecoder, ValueFormat
+from tidelog.values.existing import ExistingColumn, choose_type, join_all
 from tidelog.values.json_reading import Misfit
-from tidelog.values.json_types import finished, join
+from tidelog.values.json_types import columns_type, join
 from tidelog.values.schemas import JSON, Schema, SchemaSource, usable
 from tidelog.values.versions import Int32s, Reasons, Version
 from tidelog.values.wire import PLAIN, Spans
@@ -41,17 +42,13 @@ _MOST_LEVELS = 64
 class JsonVersions:
     """The schemas of a column. Picklable."""
 
-    def __init__(self, source: SchemaSource, target: Sequence[Schema]) -> None:
+    def __init__(
+        self, source: SchemaSource, target: Sequence[Schema], existing: ExistingColumn | None = None
+    ) -> None:
         """`target` are the schemas that the column holds, oldest first."""
         self._source = source
-        kinds = usable(target, json_type)
-        found = kinds[-1]
-        for one in reversed(kinds[:-1]):
-            try:
-                found = join(one, found)
-            except Misfit:
-                continue
-        self.type = finished(found, keep_unknown=True)
+        found = join_all(usable(target, json_type), join, columns_type, existing)
+        self.type = choose_type(columns_type(found), existing)
         if not pa.types.is_struct(self.type):
             raise InvalidInputError("a JSON Schema of values must be an object with properties")
         self._version = _JsonVersion(ValueDecoder(ValueFormat.JSON, self.type))

@@ -25,7 +25,7 @@ import pyarrow as pa
 from tidelog.errors import InvalidInputError
 from tidelog.values.json_reading import Members, Misfit, fit_scalar
 
-__all__ = ["check_struct", "finished", "join", "widen"]
+__all__ = ["check_struct", "columns_type", "finished", "join", "widen"]
 
 _types = pa.types
 _MOST_DIGITS = 38
@@ -151,6 +151,11 @@ def finished(kind: pa.DataType, *, keep_unknown: bool) -> pa.DataType:
     if _types.is_map(kind):
         return pa.map_(kind.key_type, finished(kind.item_type, keep_unknown=keep_unknown))
     return pa.string() if _types.is_null(kind) else kind
+
+
+def columns_type(kind: pa.DataType) -> pa.DataType:
+    """A type of typed values as files can hold it."""
+    return finished(kind, keep_unknown=True)
 
 
 def check_struct(kind: pa.DataType, where: str = "") -> pa.DataType:

@@ -27,10 +27,11 @@ import pyarrow as pa
 
 from tidelog.errors import InvalidInputError, MissingLibraryError
 from tidelog.values.conforming import conform
+from tidelog.values.existing import ExistingColumn, choose_type, join_all
 from tidelog.values.json_reading import Misfit
-from tidelog.values.json_types import finished, join
+from tidelog.values.json_types import columns_type, join
 from tidelog.values.schemas import PROTOBUF, Schema, SchemaSource, usable
-from tidelog.values.versions import Int32s, Reasons, Version
+from tidelog.values.versions import Int32s, Reasons, Version, settle
 from tidelog.values.wire import PLAIN, Int64s, Spans
 
 __all__ = ["ProtobufVersions", "message_indexes"]
@@ -42,19 +43,20 @@ _types = pa.types
 class ProtobufVersions:
     """The schemas of a column. Picklable."""
 
-    def __init__(self, source: SchemaSource, target: Sequence[Schema], plain: dict[str, Schema]) -> None:
+    def __init__(
+        self,
+        source: SchemaSource,
+        target: Sequence[Schema],
+        plain: dict[str, Schema],
+        existing: ExistingColumn | None = None,
+    ) -> None:
         """`target` are the schemas that the column holds, oldest first; `plain` those of topics."""
-        self._given = (source, list(target), plain)
+        self._given = (source, list(target), plain, existing)
         self._files: dict[Schema, _File] = {}
         self._known: dict[tuple[int, str], Version | str] = {}
         kinds = usable(target, lambda one: self._file(one).message((0,)).type)
-        found = kinds[-1]
-        for one in reversed(kinds[:-1]):
-            try:
-                found = join(one, found)
-            except Misfit:
-                continue
-        self.type = finished(found, keep_unknown=True)
+        found = join_all(kinds, join, columns_type, existing)
+        self.type = choose_type(columns_type(found), existing)
 
     def __reduce__(self) -> Any:
         """Made again where it is unpickled."""
@@ -73,7 +75,7 @@ class ProtobufVersions:
         return self._known[key]
 
     def _make(self, number: int, topic: str) -> Version | str:
-        source, _, plain = self._given
+        source, _, plain, _ = self._given
         name = f"the schema of {topic}" if number == PLAIN else f"schema {number}"
         schema = plain.get(topic) if number == PLAIN else source.by_id(number)
         if schema is None:
@@ -120,16 +122,19 @@ class _ProtobufVersion:
     ) -> pa.Array | None:
         """The values of one message that decode."""
         try:
-            message = self._file.message(path)
-            found = message.decode(spans.payloads(rows))
-            good = [one for one in found if one is not None]
-            fitted = conform(pa.concat_arrays(good), self._type) if good else None
+            found = self._file.message(path).decode(spans.payloads(rows))
         except (Misfit, InvalidInputError) as error:
             faults[rows] = reasons.number(f"the message does not fit: {error}")
             return None
         bad = np.concatenate([np.zeros(len(one), np.bool_) if one is not None else [True] for one in found])
         faults[rows[bad.astype(np.bool_)]] = reasons.number("not a message of the schema")
-        return fitted
+        good = [one for one in found if one is not None]
+        if not good:
+            return None
+        own = np.zeros(sum(map(len, good)), np.int32)
+        fitted = settle(pa.concat_arrays(good), self._type, own, reasons)
+        faults[rows[~bad.astype(np.bool_)]] = own
+        return fitted.filter(pa.array(own == 0))
 
 
 class _File:

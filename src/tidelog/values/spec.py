@@ -10,9 +10,8 @@ import pyarrow as pa
 
 from tidelog.errors import InvalidInputError
 from tidelog.values.avro import AvroVersions
-from tidelog.values.conforming import conform
+from tidelog.values.existing import ExistingColumn
 from tidelog.values.json_schema import JsonVersions
-from tidelog.values.json_types import finished
 from tidelog.values.protobuf import ProtobufVersions
 from tidelog.values.schemas import Schema, SchemaSource, open_schemas
 from tidelog.values.versions import Decoded, Versions, decode_versions, error_name, invalid_name
@@ -58,11 +57,7 @@ class ColumnDecoder:
 
     def decode(self, values: pa.Array, topic: str = "") -> Decoded:
         """Binary values of a topic as these columns."""
-        found = decode_versions(values, self.framing, topic, self.versions)
-        if self.wider is None:
-            return found
-        column, *others = found.columns
-        return Decoded((conform(column, self.wider), *others), found.invalid)
+        return decode_versions(values, self.framing, topic, self.versions, self.type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +84,12 @@ class Values:
         *,
         column: str = "value",
         portable: bool = False,
+        existing: ExistingColumn | None = None,
     ) -> ColumnDecoder:
         """A decoder for topics. `seen` answers schema ids of some values, if no topic has a subject.
 
-        `portable` leaves out Arrow types that Spark and tables do not have.
+        `portable` leaves out Arrow types that Spark and tables do not have. Values go into an `existing`
+        column: those of schemas that do not fit it are invalid.
         """
         if self.format.lower() not in FORMATS:
             raise InvalidInputError(f"the format is one of {', '.join(FORMATS)}, not {self.format!r}")
@@ -114,18 +111,16 @@ class Values:
         plain = {topic: versions[-1] for topic, versions in known.items()}
         made: Versions
         if self.format.lower() == "avro":
-            made = AvroVersions(source, target, plain, portable)
+            made = AvroVersions(source, target, plain, portable, existing)
         elif self.format.lower() == "protobuf":
-            made = ProtobufVersions(source, target, plain)
+            made = ProtobufVersions(source, target, plain, existing)
         else:
-            made = JsonVersions(source, target)
+            made = JsonVersions(source, target, existing)
         for topic in plain if framing is Framing.PLAIN else ():
             found = made.version(PLAIN, topic)
             if isinstance(found, str):
                 raise InvalidInputError(f"{self.schemas}: {found}")
-        return ColumnDecoder(
-            column, framing, made, finished(made.type, keep_unknown=True) if portable else None
-        )
+        return ColumnDecoder(column, framing, made)
 
     def _where(self, topic: str, column: str) -> str:
         return f"{self.schemas} has no schema of subject {self.subject or f'{topic}-{column}'}"

@@ -20,11 +20,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.values import wire
+from tidelog.values.conforming import fit_values
 from tidelog.values.wire import Framing, Spans, spans_of
 
-__all__ = ["Decoded", "Reasons", "Version", "Versions", "decode_versions", "error_name", "invalid_name"]
+__all__ = [
+    "MISFIT",
+    "Decoded",
+    "Reasons",
+    "Version",
+    "Versions",
+    "decode_versions",
+    "error_name",
+    "invalid_name",
+    "settle",
+]
 
 IS_NULL, NOT_FRAMED = -1, 100
+MISFIT = "a value does not fit the column's type"
 _FIRST_OWN = 1000
 _TEXTS = {NOT_FRAMED: "no magic byte and schema id before the value"}
 
@@ -71,11 +83,21 @@ class Reasons:
         return words.take(pa.array(places))
 
 
+def settle(array: pa.Array, kind: pa.DataType, faults: Int32s, reasons: Reasons) -> pa.Array:
+    """Values as the column's type; those that do not fit are null. Sets their faults."""
+    if array.type == kind:
+        return array
+    fitted, misfits = fit_values(array, kind)
+    for mask, why in misfits:
+        faults[mask & (faults == 0)] = reasons.number(f"{MISFIT}: {why}")
+    return fitted.take(pa.array(np.arange(len(faults)), mask=faults != 0)) if misfits else fitted
+
+
 class Version(Protocol):
     """Decodes the values of one schema."""
 
     def decode(self, spans: Spans, faults: Int32s, reasons: Reasons) -> pa.Array:
-        """The values where `faults` is 0, as the column's type; others are null. Sets faults."""
+        """The values where `faults` is 0; others are null. Sets faults."""
 
 
 class Versions(Protocol):
@@ -89,18 +111,20 @@ class Versions(Protocol):
         """What decodes the values of a schema id (`wire.PLAIN`: those of a topic), or why nothing does."""
 
 
-def decode_versions(values: pa.Array, framing: Framing, topic: str, versions: Versions) -> Decoded:
-    """Binary values as a column, with what is invalid and why."""
+def decode_versions(
+    values: pa.Array, framing: Framing, topic: str, versions: Versions, kind: pa.DataType
+) -> Decoded:
+    """Binary values as a column of a type, with what is invalid and why."""
     spans, reasons = spans_of(values, framing), Reasons()
     faults = np.zeros(len(values), np.int32)
     faults[spans.ids == wire.NOT_FRAMED] = NOT_FRAMED
     faults[spans.ids == wire.NULL] = IS_NULL
     numbers = np.unique(spans.ids[spans.ids >= 0]).tolist()
     if len(numbers) == 1:
-        column = _decode(versions, numbers[0], topic, spans, faults, reasons)
+        column = _decode(versions, numbers[0], topic, spans, faults, reasons, kind)
     else:
-        parts = list(_each(versions, numbers, topic, spans, faults, reasons))
-        column = _in_order(parts, len(values), versions.type)
+        parts = list(_each(versions, numbers, topic, spans, faults, reasons, kind))
+        column = _in_order(parts, len(values), kind)
     bad = faults > 0
     count = int(bad.sum())
     if not count:
@@ -111,25 +135,37 @@ def decode_versions(values: pa.Array, framing: Framing, topic: str, versions: Ve
 
 
 def _each(
-    versions: Versions, numbers: list[int], topic: str, spans: Spans, faults: Int32s, reasons: Reasons
+    versions: Versions,
+    numbers: list[int],
+    topic: str,
+    spans: Spans,
+    faults: Int32s,
+    reasons: Reasons,
+    kind: pa.DataType,
 ) -> Iterator[tuple[npt.NDArray[np.int64], pa.Array]]:
     """The rows of each schema, and their values."""
     for number in numbers:
         rows = np.flatnonzero(spans.ids == number)
         own = Spans(spans.data, spans.starts[rows], spans.ends[rows], spans.ids[rows])
         found = np.zeros(len(rows), np.int32)
-        yield rows, _decode(versions, number, topic, own, found, reasons)
+        yield rows, _decode(versions, number, topic, own, found, reasons, kind)
         faults[rows] = found
 
 
 def _decode(
-    versions: Versions, number: int, topic: str, spans: Spans, faults: Int32s, reasons: Reasons
+    versions: Versions,
+    number: int,
+    topic: str,
+    spans: Spans,
+    faults: Int32s,
+    reasons: Reasons,
+    kind: pa.DataType,
 ) -> pa.Array:
     version = versions.version(number, topic)
     if isinstance(version, str):
         faults[faults == 0] = reasons.number(version)
-        return pa.nulls(len(faults), versions.type)
-    return version.decode(spans, faults, reasons)
+        return pa.nulls(len(faults), kind)
+    return settle(version.decode(spans, faults, reasons), kind, faults, reasons)
 
 
 def _in_order(parts: list[tuple[npt.NDArray[np.int64], pa.Array]], rows: int, kind: pa.DataType) -> pa.Array:

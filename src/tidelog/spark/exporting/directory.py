@@ -37,6 +37,7 @@ from tidelog.spark.exporting.storage import Place, open_place
 from tidelog.spark.source.topic_ids import decode_ids, encode_ids
 from tidelog.tables.table import Done
 from tidelog.types import TopicPartition
+from tidelog.values.existing import Widenings
 
 __all__ = ["EXPORT_FILE", "METADATA", "ExportTarget", "StagedFile", "kept_way", "target_place"]
 
@@ -72,6 +73,9 @@ def kept_way(target: str | Path) -> dict[str, Any]:
 
 class ExportTarget:
     """A target that is held by this run, from its making to `release`."""
+
+    widenings: Widenings = None  # older files are written again
+    folds_case = False
 
     def __init__(self, target: str | Path) -> None:
         """Take hold of the target, made if need be, and finish what a dead run left."""

@@ -40,6 +40,8 @@ _SURVEYED = pa.schema(
 )
 _REWRITTEN = pa.schema([pa.field("staged", pa.string()), pa.field("path", pa.string())])
 
+_ALONE = {b"tidelog": b"one column"}
+
 
 @dataclass(frozen=True, slots=True)
 class SurveyWork:
@@ -172,12 +174,15 @@ def column_of(name: str) -> str:
     return name.partition("/")[2] or "value"
 
 
-def to_text(struct: pa.DataType) -> str:
-    """A struct as it is kept."""
-    data: bytes = pa.schema(list(struct)).serialize().to_pybytes()
+def to_text(kind: pa.DataType) -> str:
+    """A type as it is kept: the fields of a struct, or one column of that type."""
+    is_struct = pa.types.is_struct(kind)
+    schema = pa.schema(list(kind) if is_struct else [pa.field("value", kind)], None if is_struct else _ALONE)
+    data: bytes = schema.serialize().to_pybytes()
     return data.hex()
 
 
 def from_text(text: str) -> pa.DataType:
-    """The struct that a text is of."""
-    return pa.struct(list(pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(text)))))
+    """The type that a text is of."""
+    schema = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(text)))
+    return schema.field(0).type if schema.metadata == _ALONE else pa.struct(list(schema))

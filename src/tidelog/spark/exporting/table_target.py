@@ -27,11 +27,13 @@ from tidelog.spark.exporting.storage import Place
 from tidelog.spark.exporting.tasks import TableLayout, columns_of, table_date
 from tidelog.spark.source.topic_ids import for_each, topic_id_at
 from tidelog.tables.table import PARTITION_COLUMNS, DataFile, Done, LiveFile, Table
-from tidelog.tables.types import can_widen, check_fits, check_names
+from tidelog.tables.types import check_fits, check_names
 from tidelog.types import TopicPartition
 from tidelog.values.decoding import Decoder
+from tidelog.values.existing import ExistingColumn, Widenings
 from tidelog.values.json_reading import Misfit
 from tidelog.values.json_types import join
+from tidelog.values.versions import error_name
 
 __all__ = ["TableTarget"]
 
@@ -42,6 +44,8 @@ _NEVER_NULL = ("topic", "partition", "bucket")
 
 class TableTarget:
     """A table that this run adds to, from its making to `release`."""
+
+    folds_case = True  # as readers of tables do
 
     def __init__(self, table: Table, *, by_key: bool = False) -> None:
         """Take hold of the table's location, if it is known yet, and clear what dead runs left."""
@@ -149,17 +153,24 @@ class TableTarget:
 
     def schemas(self, names: Iterable[str]) -> dict[str, str]:
         """All topics have the schema of the table's column."""
-        structs = {name: self._struct(column_of(name)) for name in names}
-        return {name: to_text(struct) for name, struct in structs.items() if struct is not None}
+        kinds = {name: self._kept(column_of(name)) for name in names}
+        return {name: to_text(kind) for name, kind in kinds.items() if kind is not None}
 
     def keep_schemas(self, schemas: dict[str, str], changed: Iterable[str]) -> None:
         """The table keeps them: `prepare` sees to it."""
 
-    def _struct(self, column: str) -> pa.DataType | None:
-        """The type of decoded values or keys in the table; None if they are no structs."""
+    @property
+    def widenings(self) -> Widenings:
+        """Which types the table's format makes which others."""
+        return self._table.widenings
+
+    def _kept(self, column: str) -> pa.DataType | None:
+        """The type of decoded values or keys in the table; None if they are as they were."""
         schema = self._table.schema()
         kind = schema.field(column).type if schema is not None and column in schema.names else None
-        return kind if kind is not None and pa.types.is_struct(kind) else None
+        if kind is None or schema is None:
+            return None
+        return kind if pa.types.is_struct(kind) or error_name(column) in schema.names else None
 
     # ---- a run
 
@@ -199,10 +210,16 @@ class TableTarget:
         return TableLayout(table.file_schema(wanted), table.partition_by)
 
     def one_type(self, decoders: Mapping[str, Decoder]) -> dict[str, Decoder]:
-        """All topics are in one table, so their values have one type."""
+        """All topics are in one table, so their values have one type.
+
+        Once there is a table, the first topic's new fields win.
+        """
         first, *others = [one.fields[0].type for one in decoders.values()] or [pa.null()]
         joined = first
         for other in others:
+            if self._table.exists and pa.types.is_struct(joined) and pa.types.is_struct(other):
+                joined = ExistingColumn(joined, self.widenings, self.folds_case).grown(other)
+                continue
             try:
                 joined = joined if other == joined else join(joined, other)
             except Misfit as error:
@@ -216,16 +233,18 @@ class TableTarget:
 
     def _grows(self, column: str, decoder: Decoder) -> bool:
         """Whether values have more fields than the table; types that would change are refused."""
-        before = self._struct(column)
-        if before is None or decoder.struct is None:
+        before, after = self._kept(column), decoder.fields[0].type
+        if before is None or before == after:
             return False
-        is_wider = self._table.widens_types and can_widen(before, decoder.struct)
-        if types_changed(before, decoder.struct) and not is_wider:
+        can_be = ExistingColumn(before, self.widenings).grown(after)
+        if not (pa.types.is_struct(before) and pa.types.is_struct(after)):
+            return bool(can_be == after)
+        if types_changed(can_be, after):
             raise InvalidInputError(
                 f"{column}s need wider types than {self.url} has, and its format does not widen them so: "
                 "export to another table"
             )
-        return bool(before != decoder.struct)
+        return True
 
     def commit(self, done: Done, rows: Sequence[Mapping[str, Any]], removed: Sequence[str] = ()) -> None:
         """Make the files of a run part of the table, in place of others."""

@@ -19,7 +19,6 @@ from tidelog.scanning.typed import decoder_of
 from tidelog.spark.exporting.directory import ExportTarget, StagedFile
 from tidelog.spark.exporting.parquet import ParquetSettings
 from tidelog.spark.exporting.schema_evolution import (
-    column_of,
     from_text,
     kept_name,
     rewrite_files,
@@ -29,6 +28,7 @@ from tidelog.spark.exporting.schema_evolution import (
 )
 from tidelog.spark.source.schemas import arrow_schema
 from tidelog.values.decoding import Decoder, ValueDecoder, ValueFormat, infer_struct
+from tidelog.values.existing import ExistingColumn, Widenings
 from tidelog.values.json_reading import Misfit
 from tidelog.values.json_types import check_struct, join
 from tidelog.values.spec import Values
@@ -43,6 +43,14 @@ _SAMPLE_RECORDS = 10_000
 
 class SchemaKeeper(Protocol):
     """A target that keeps the schemas of JSON values."""
+
+    @property
+    def widenings(self) -> Widenings:
+        """Which types of typed values can become which others."""
+
+    @property
+    def folds_case(self) -> bool:
+        """Whether names that differ in case only are one name."""
 
     @property
     def url(self) -> str:
@@ -93,36 +101,24 @@ def choose_typed(
     held: SchemaKeeper, ranges: list[OffsetRange], spec: Values, committed_only: bool, column: str = "value"
 ) -> dict[str, Decoder]:
     """A decoder for each topic by the schemas of its values, or keys. Columns get the fields and wider types
-    that have come since the last run.
+    that have come since the last run; what does not fit the type that is there is invalid.
     """
     tasks: dict[str, list[ScanTask]] = {}
     for split in plan_splits(ranges, committed_only=committed_only, with_control=False):
         tasks.setdefault(split.topic, []).extend(split.tasks)
-    found: dict[str, Decoder] = {
-        topic: decoder_of(spec, column, mine, portable=True) for topic, mine in sorted(tasks.items())
-    }
-    names = {topic: kept_name(topic, column) for topic in found}
+    names = {topic: kept_name(topic, column) for topic in sorted(tasks)}
     kept = held.schemas(names.values())
-    structs = {
-        names[topic]: _with_kept(held, names[topic], kept, one.struct)
-        for topic, one in found.items()
-        if one.struct is not None
+    there = {
+        topic: ExistingColumn(from_text(kept[name]), held.widenings, held.folds_case)
+        for topic, name in names.items()
+        if name in kept
     }
-    _keep(held, kept, structs)
-    return {
-        topic: one.with_struct(structs[names[topic]]) if names[topic] in structs else one
-        for topic, one in found.items()
+    found: dict[str, Decoder] = {
+        topic: decoder_of(spec, column, tasks[topic], portable=True, existing=there.get(topic))
+        for topic in names
     }
-
-
-def _with_kept(held: SchemaKeeper, name: str, kept: dict[str, str], struct: pa.DataType) -> pa.DataType:
-    try:
-        return join(from_text(kept[name]), struct) if name in kept else struct
-    except Misfit as error:
-        raise InvalidInputError(
-            f"{held.url} has {column_of(name)}s of {name.partition('/')[0]} under another schema ({error}): "
-            "export to another directory"
-        ) from None
+    _keep(held, kept, {names[topic]: one.fields[0].type for topic, one in found.items()})
+    return found
 
 
 def _keep(held: SchemaKeeper, kept: dict[str, str], structs: dict[str, pa.DataType]) -> None:
@@ -141,10 +137,10 @@ def _first(
     if topic not in kept:
         return given
     before = from_text(kept[topic])
-    if given is None or given == before:
+    if pa.types.is_struct(before) and (given is None or given == before):
         return before
     try:
-        both = join(before, given)
+        both = None if given is None else join(before, given)
     except Misfit:
         both = None
     if both is None or not evolving:
