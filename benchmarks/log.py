@@ -23,6 +23,7 @@ from benchmarks.harness import KAFKA, Bench, agree
 from benchmarks.log_appends import appends
 from benchmarks.log_data import PER_BATCH, LogData, LogDirectory
 from benchmarks.report import Row
+from benchmarks.turns import by_turns, peer
 from tidelog.config import LogConfig
 from tidelog.index import OffsetIndex
 from tidelog.log.log import Log
@@ -68,8 +69,8 @@ def _by_offset(bench: Bench, data: LogData) -> Iterator[Row]:
         return
     directory = data.lookups
     targets, offsets = data.offsets(directory, bench.effort.scale(20_000, 100_000))
-    kafka = bench.kafka_timing("LogLookups", task="by-offset", targets=str(targets), **directory.request())
-    with _opened(directory) as log:
+    request = {"task": "by-offset", "targets": str(targets), **directory.request()}
+    with peer(bench, "LogLookups", **request) as kafka, _opened(directory) as log:
         read = log.read_record
         found = [record for offset in offsets if (record := read(offset)) is not None]
         agree(row, kafka.witness, sum(r.offset + r.timestamp + len(r.value or b"") for r in found))
@@ -79,9 +80,9 @@ def _by_offset(bench: Bench, data: LogData) -> Iterator[Row]:
             for offset in offsets:
                 read(offset)
 
-        micros = bench.best(work) * 1e6 / len(offsets)
-    theirs = kafka.seconds * 1e6 / len(offsets)
-    yield Row(row, "us", micros, KAFKA, theirs, BY_OFFSET_BAR, lower_is_better=True)
+        times = by_turns(bench, kafka, work)
+    micros, theirs = (seconds * 1e6 / len(offsets) for seconds in (times.seconds, times.kafka_seconds))
+    yield Row(row, "us", micros, KAFKA, theirs, BY_OFFSET_BAR, lower_is_better=True, spread=times.spread)
     database = bench.scratch / "log.sqlite"
     sqlite_peer.copy_log(directory.path, database)
     with sqlite_peer.opened(database) as connection:
@@ -95,8 +96,8 @@ def _by_timestamp(bench: Bench, data: LogData) -> Iterator[Row]:
         return
     directory = data.lookups
     targets, timestamps = data.timestamps(directory, bench.effort.scale(20_000, 100_000))
-    kafka = bench.kafka_timing("LogLookups", task="by-timestamp", targets=str(targets), **directory.request())
-    with _opened(directory) as log:
+    request = {"task": "by-timestamp", "targets": str(targets), **directory.request()}
+    with peer(bench, "LogLookups", **request) as kafka, _opened(directory) as log:
         look_up = log.offset_for_timestamp
         agree(row, kafka.witness, sum(found.offset for t in timestamps if (found := look_up(t)) is not None))
 
@@ -104,9 +105,9 @@ def _by_timestamp(bench: Bench, data: LogData) -> Iterator[Row]:
             for timestamp in timestamps:
                 look_up(timestamp)
 
-        micros = bench.best(work) * 1e6 / len(timestamps)
-    theirs = kafka.seconds * 1e6 / len(timestamps)
-    yield Row(row, "us", micros, KAFKA, theirs, BY_TIMESTAMP_BAR, lower_is_better=True)
+        times = by_turns(bench, kafka, work)
+    micros, theirs = (seconds * 1e6 / len(timestamps) for seconds in (times.seconds, times.kafka_seconds))
+    yield Row(row, "us", micros, KAFKA, theirs, BY_TIMESTAMP_BAR, lower_is_better=True, spread=times.spread)
 
 
 def _bulk(bench: Bench, data: LogData) -> Iterator[Row]:

@@ -17,6 +17,7 @@ def kernel(request: pytest.FixtureRequest) -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
         if request.param != "compiled":
             patch.setattr("tidelog.segment.file.LogBytes", twin("lookup").LogBytes)
+            patch.setattr("tidelog.segment.base.TimePath", twin("lookup").TimePath)
             patch.setattr("tidelog.segment.base.find_in_payload", twin("record_lookup").find_in_payload)
             patch.setattr("tidelog.segment.base.make", twin("record_lookup").make)
             patch.setattr("tidelog.segment.active.index_entries", twin("entries").index_entries)

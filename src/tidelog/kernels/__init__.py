@@ -2,7 +2,8 @@
 
     reading      scan (batch headers), plan (which batches to decode together), decode (batches to columns),
                  records, messages (magic 0 and 1), columns (Arrow buffers), header_counts, lookup (a batch or
-                 record by offset or time), record_lookup (one record of a batch), search (index entries),
+                 record by offset or time), record_lookup (one record of a batch), time_lookup (an offset by
+                 time, in one call), search (index entries),
                  resync (the next batch after damage)
     payloads     lz4, snappy, scratch (memory to decompress into), codecs (their ids), crc, varints
     writing      encode (Arrow to batches), batch_headers, entries (index entries)

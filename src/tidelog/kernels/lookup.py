@@ -73,6 +73,16 @@ def _floor(entries: Entries, key: cython.longlong) -> cython.Py_ssize_t:
 
 @cython.cfunc
 @cython.exceptval(check=False)
+def _is_key(entries: Entries, slot: cython.Py_ssize_t, key: cython.longlong) -> cython.bint:
+    """Whether this slot has that key."""
+    if cython.compiled:
+        return 0 <= slot < entries._count and entries._key(slot) == key
+    else:
+        return entries.entry(slot) is not None and entries.entry(slot)[0] == key
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
 def _value(entries: Entries, slot: cython.Py_ssize_t) -> cython.longlong:
     """The value in a slot; 0, the segment's start, for -1."""
     if slot < 0:
@@ -187,13 +197,49 @@ def _facts(p: cython.pointer[cython.const[cython.uchar]], pos: cython.Py_ssize_t
 
 
 @cython.cfunc
-def _miss(b: _Batch, view, end: cython.Py_ssize_t) -> tuple:
+@cython.nogil
+@cython.exceptval(check=False)
+def _first_at(
+    p: cython.pointer[cython.const[cython.uchar]],
+    start: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    base_offset: cython.longlong,
+    bound: cython.longlong,
+    timestamp: cython.longlong,
+    offset: cython.longlong,
+) -> Record:
+    """The first record at or after both. Where there is none, position and offset are those of a batch."""
+    b: _Batch
+    r: Record = Record(code=0, pos=0, limit=0, offset=0, timestamp=0)
+    b = _begin(p, start, end, base_offset, bound)
+    while b.code == 0:
+        b = _seek(p, start, end, True, timestamp)
+        if b.code == 0:
+            b.code = _open(p, b)
+        if b.code != 0:
+            break
+        start = b.pos + b.size
+        r = find(p, b.pos + 61, start, _facts(p, b.pos), True, offset, timestamp)
+        if r.code == 0:
+            return r
+        if r.code != _END:
+            b.code = r.code
+    r.code = b.code
+    r.pos = b.pos
+    r.offset = b.base
+    return r
+
+
+@cython.cfunc
+def _miss(
+    code: cython.int, pos: cython.Py_ssize_t, base: cython.longlong, view, end: cython.Py_ssize_t
+) -> tuple:
     """The answer where nothing was found."""
-    if b.code == _PACKED:
-        return b.code, view[:end], b.pos
-    if b.code > 0:
-        return b.code, b.pos, b.base
-    return (b.code,)
+    if code == _PACKED:
+        return code, view[:end], pos
+    if code > 0:
+        return code, pos, base
+    return (code,)
 
 
 @cython.final
@@ -275,7 +321,7 @@ class LogBytes:
             if b.code == 0:
                 b = _seek(p, start, end, False, offset)
         if b.code != 0:
-            return _miss(b, view, end)
+            return _miss(b.code, b.pos, b.base, view, end)
         return 0, view[:end], b.pos, b.size, b.base, b.last, b.magic
 
     def find_record(self, start: cython.Py_ssize_t, bound: cython.longlong, offset: cython.longlong) -> tuple:
@@ -308,7 +354,7 @@ class LogBytes:
                 body = body_of(p, r)
                 b.code = body.code
         if b.code != 0:
-            return _miss(b, view, end)
+            return _miss(b.code, b.pos, b.base, view, end)
         return fields(p, r, body, facts)
 
     def _time_start(self, times, offsets, timestamp, offset):
@@ -316,11 +362,14 @@ class LogBytes:
         s: _Start = _Start(position=0, bound=_NO_BOUND)
         if times is None:
             return s
-        s.bound = self._base_offset + _value(times, _floor(times, timestamp))
+        slot: cython.Py_ssize_t = _floor(times, timestamp)
+        s.bound = self._base_offset + _value(times, slot)
         if s.bound < offset:
             s.bound = offset
         if offsets is not None:
-            slot: cython.Py_ssize_t = _floor(offsets, s.bound - self._base_offset)
+            # Mostly both indexes had an entry for the same batch each time, and it is in the same slot.
+            if not _is_key(offsets, slot, s.bound - self._base_offset):
+                slot = _floor(offsets, s.bound - self._base_offset)
             s.position = _value(offsets, slot)
             if cython.compiled and slot + 1 < offsets._count and self._mapped > 0:
                 # The batch that a time is mostly found in; memory is slow.
@@ -332,11 +381,6 @@ class LogBytes:
         s: _Start = self._time_start(times, offsets, timestamp, offset)
         return s.position, s.bound
 
-    def find_indexed_time(self, times, offsets, timestamp: cython.longlong, offset: cython.longlong) -> tuple:
-        """`time_start` and `find_time` in one call."""
-        s: _Start = self._time_start(times, offsets, timestamp, offset)
-        return self.find_time(s.position, s.bound, timestamp, offset)
-
     @cython.ccall
     def find_time(
         self,
@@ -346,7 +390,6 @@ class LogBytes:
         offset: cython.longlong,
     ) -> tuple:
         """The first record at or after both: (0, timestamp, offset)."""
-        b: _Batch
         r: Record
         end: cython.Py_ssize_t = self._size
         refusal: cython.int = self._refusal(start)
@@ -359,21 +402,30 @@ class LogBytes:
         else:
             p = buf
         with cython.nogil:
-            b = _begin(p, start, end, self._base_offset, bound)
-            while b.code == 0:
-                b = _seek(p, start, end, True, timestamp)
-                if b.code == 0:
-                    b.code = _open(p, b)
-                if b.code != 0:
-                    break
-                start = b.pos + b.size
-                r = find(p, b.pos + 61, start, _facts(p, b.pos), True, offset, timestamp)
-                if r.code != _END:
-                    b.code = r.code
-                    break
-        if b.code != 0:
-            return _miss(b, view, end)
+            r = _first_at(p, start, end, self._base_offset, bound, timestamp, offset)
+        if r.code != 0:
+            return _miss(r.code, r.pos, r.offset, view, end)
         return 0, r.timestamp, r.offset
+
+    @cython.cfunc
+    def _try_time(
+        self, times: Entries, offsets: Entries, timestamp: cython.longlong, offset: cython.longlong
+    ) -> Record:
+        """`time_start` and `find_time` in one step; where the code is not 0, it is the same as theirs."""
+        r: Record = Record(code=_UNMAPPED, pos=0, limit=0, offset=0, timestamp=0)
+        s: _Start = self._time_start(times, offsets, timestamp, offset)
+        end: cython.Py_ssize_t = self._size
+        r.code = self._refusal(s.position)
+        if r.code != 0:
+            return r
+        buf: cython.const[cython.uchar][::1] = self._buf
+        if cython.compiled:
+            p: cython.pointer[cython.const[cython.uchar]] = cython.address(buf[0])
+        else:
+            p = buf
+        with cython.nogil:
+            r = _first_at(p, s.position, end, self._base_offset, s.bound, timestamp, offset)
+        return r
 
     def walk(self, start: cython.Py_ssize_t, bound: cython.longlong) -> tuple:
         """Sum up the batches from `start` on: (0, last offset, largest timestamp, its batch's last offset).
@@ -407,5 +459,31 @@ class LogBytes:
                         max_offset = b.last
                     start += b.size
         if b.code != 0:
-            return _miss(b, view, end)
+            return _miss(b.code, b.pos, b.base, view, end)
         return 0, last, max_timestamp, max_offset
+
+
+@cython.final
+@cython.cclass
+class TimePath:
+    """What a look-up by time needs of a segment whose files are open; `progress` where it takes appends.
+
+    It may be kept as long as the segment: where the segment was closed, nothing is mapped any more.
+    """
+
+    def __init__(self, log: LogBytes, times: Entries, offsets: Entries, progress):
+        self._log = log
+        self._times = times
+        self._offsets = offsets
+        self._progress = progress
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def reaches(self, timestamp: cython.longlong) -> cython.bint:
+        """Whether a segment that takes appends is known to have a timestamp as late."""
+        return self._progress is not None and self._progress.max_timestamp >= timestamp
+
+    @cython.cfunc
+    def find(self, timestamp: cython.longlong, offset: cython.longlong) -> Record:
+        """The first record at or after both; a code other than 0 says to ask the segment."""
+        return self._log._try_time(self._times, self._offsets, timestamp, offset)

@@ -1,5 +1,6 @@
 from typing import Any
 
+from tidelog.kernels.progress import Progress
 from tidelog.kernels.search import Entries
 
 END: int
@@ -21,7 +22,9 @@ class LogBytes:
     def time_start(
         self, times: Entries | None, offsets: Entries | None, timestamp: int, offset: int
     ) -> tuple[int, int]: ...
-    def find_indexed_time(
-        self, times: Entries | None, offsets: Entries | None, timestamp: int, offset: int
-    ) -> tuple[Any, ...]: ...
     def walk(self, start: int, bound: int) -> tuple[Any, ...]: ...
+
+class TimePath:
+    def __init__(
+        self, log: LogBytes, times: Entries, offsets: Entries, progress: Progress | None
+    ) -> None: ...

@@ -9,6 +9,7 @@ cdef object named(type kind, Py_ssize_t n, object a, object b, object c, object 
 cdef class Published:
     cdef public object active
     cdef public object recovery_point
+    cdef public long long truncations
     cdef public object _closed
     cdef public object _offline
     cdef type _point_type
@@ -26,6 +27,7 @@ cdef class Published:
     cdef long long _end_offset
     cdef long long _position
 
+    cdef object now(self)
     cdef object _current(self)
     cdef int load(self, bint replicated) except -1
     cdef int advance(

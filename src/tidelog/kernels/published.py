@@ -50,14 +50,16 @@ def named(kind, n, a, b, c, d, e, f):
 class Published:
     """What readers see of a log, and what an append has to know of its state.
 
-    `active` is the segment that takes appends; what lies below `recovery_point` is on the disk; `_closed`
-    says whether the log was closed, and `_offline` why its disk failed, or None.
+    `active` is the segment that takes appends; what lies below `recovery_point` is on the disk;
+    `truncations` counts how often the end was cut off; `_closed` says whether the log was closed, and
+    `_offline` why its disk failed, or None.
     """
 
     def __init__(self, point_type: type, offsets_type: type, view_type: type, view):
         """Show `view`. The types are those of an offset with its place, of the offsets, and of a view."""
         self.active = None
         self.recovery_point = 0
+        self.truncations = 0
         self._closed = False
         self._offline = None
         self._point_type = point_type
@@ -73,7 +75,7 @@ class Published:
     @property
     def view(self):
         """The segments and the offsets of one moment."""
-        return self._current() if self._behind else self._view
+        return self.now()
 
     @view.setter
     def view(self, view):
@@ -81,6 +83,10 @@ class Published:
         self._view = view
         self._behind = False
         self._version += 1
+
+    def now(self):
+        """`view`, for a kernel."""
+        return self._current() if self._behind else self._view
 
     def _current(self):
         """The view, made of what the last append noted."""

@@ -3,6 +3,7 @@ from typing import Any
 class Published:
     active: Any
     recovery_point: int
+    truncations: int
     _closed: bool
     _offline: BaseException | None
     view: Any

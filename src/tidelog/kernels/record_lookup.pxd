@@ -39,4 +39,5 @@ cdef Record find(
 cdef Body body_of(const unsigned char* p, Record r) noexcept nogil
 cdef object _bytes(const unsigned char* p, Py_ssize_t pos, Py_ssize_t size)
 cdef object _headers(const unsigned char* p, Body b, Py_ssize_t limit)
+cpdef object make_pair(type cls, tuple names, object first, object second)
 cdef tuple fields(const unsigned char* p, Record r, Body b, Facts facts)

@@ -25,7 +25,11 @@ copy of the keys and runs without the GIL (`floor_many`). Uncompiled, a question
 
 import cython
 
-_SIGN32 = cython.declare(cython.longlong, 0x80000000)  # a literal this large would be a Python object
+if cython.compiled:
+    from cython.cimports.tidelog.kernels.scan import i32
+else:
+    from tidelog.kernels.scan import i32
+
 _LOW32 = cython.declare(cython.longlong, 0xFFFFFFFF)
 _WARM_BYTES = cython.declare(cython.Py_ssize_t, 8192)
 _LANES = cython.declare(cython.Py_ssize_t, 16)
@@ -36,13 +40,10 @@ _LANES = cython.declare(cython.Py_ssize_t, 16)
 @cython.nogil
 @cython.exceptval(check=False)
 def _i32(p: cython.const[cython.uchar][::1], i: cython.Py_ssize_t) -> cython.longlong:
-    v: cython.longlong = (
-        (cython.cast(cython.longlong, p[i]) << 24)
-        | (cython.cast(cython.longlong, p[i + 1]) << 16)
-        | (cython.cast(cython.longlong, p[i + 2]) << 8)
-        | p[i + 3]
-    )
-    return (v ^ _SIGN32) - _SIGN32
+    if cython.compiled:
+        return i32(cython.address(p[i]), 0)  # one load; four bytes by their index are four
+    else:
+        return i32(p, i)
 
 
 @cython.cclass

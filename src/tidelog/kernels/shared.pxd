@@ -18,3 +18,10 @@ cdef class PartitionFields:
     cdef public object _log
     cdef public object _offline
     cdef public tuple _listeners
+
+cdef class SegmentFields:
+    cdef public object _time_path
+
+cdef class SegmentsFields:
+    cdef public tuple _all
+    cdef public list _largest

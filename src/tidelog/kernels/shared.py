@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Fields of Python classes that an append looks at each time. A class that has its fields from here is
-written in Python as any other; `kernels.appender` reads them without asking for an attribute by its name.
+"""Fields of Python classes that an append or a look-up by time looks at. A class that has its fields from
+here is written in Python as any other; kernels read them without asking for an attribute by its name.
 """
 
 import cython
@@ -47,3 +47,22 @@ class PartitionFields:
         self._log = None
         self._offline = None
         self._listeners = ()
+
+
+@cython.cclass
+class SegmentFields:
+    """Of `segment.base.Segment`: the way to a time in it, once it was found."""
+
+    def __init__(self):
+        self._time_path = None
+
+
+@cython.cclass
+class SegmentsFields:
+    """Of `log.segments.segments.LogSegments`: the segments, and of the first of the sealed ones the running
+    maximum of their largest timestamps.
+    """
+
+    def __init__(self, segments: tuple, largest: list):
+        self._all = segments
+        self._largest = largest

@@ -1,6 +1,7 @@
 from typing import Any
 
 from tidelog.kernels.locks import Lock
+from tidelog.kernels.lookup import TimePath
 
 class EpochFields:
     _entries: tuple[Any, ...]
@@ -23,3 +24,12 @@ class PartitionFields:
     _offline: BaseException | None
     _listeners: tuple[Any, ...]
     def __init__(self) -> None: ...
+
+class SegmentFields:
+    _time_path: TimePath | None
+    def __init__(self) -> None: ...
+
+class SegmentsFields:
+    _all: tuple[Any, ...]
+    _largest: list[int]
+    def __init__(self, segments: tuple[Any, ...], largest: list[int]) -> None: ...

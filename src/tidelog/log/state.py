@@ -88,8 +88,6 @@ class LogState(Published):
         self.recovery_point = recovery_point
         self.synced_below = first_unsynced(view.segments)
         """The segments that begin below it are on the disk as they are; the active one never does."""
-        self.truncations = 0
-        """How often the end was cut off."""
         self.last_flush_ms = parts.now_ms()
         self._jitter = parts.jitter
 

@@ -228,6 +228,9 @@ class ActiveSegment(Segment):
         found = self.progress.max_timestamp
         return found if found >= 0 else self.mtime_ms
 
+    def _progress(self) -> Progress:
+        return self.progress
+
     def _times_are_sound(self) -> bool:
         return True
 

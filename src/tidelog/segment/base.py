@@ -21,8 +21,10 @@ from typing import Any, NamedTuple
 from tidelog.errors import CompressionError, InvalidIndexError, LogClosedError, UnknownCodecError
 from tidelog.index import OffsetIndex, TimeIndex, TransactionIndex, TxnIndexSearchResult
 from tidelog.index.base import MAX_RELATIVE_OFFSET
-from tidelog.kernels.lookup import BAD_START, END, PACKED, UNMAPPED
-from tidelog.kernels.record_lookup import find_in_payload, make, make_pair
+from tidelog.kernels.lookup import BAD_START, END, PACKED, UNMAPPED, TimePath
+from tidelog.kernels.progress import Progress
+from tidelog.kernels.record_lookup import find_in_payload, make
+from tidelog.kernels.shared import SegmentFields
 from tidelog.records.batches import HEADER_SIZE, BatchTable, scan_batches
 from tidelog.records.compression import decompress
 from tidelog.records.decode import decode_batches
@@ -39,7 +41,6 @@ _TAIL_BYTES = 4 << 20  # of a log behind its last index entry: usually one batch
 _NO_BOUND = (1 << 63) - 1
 _MAGIC_V2 = 2
 _TIMESTAMP_TYPES = (TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME)
-_TIMESTAMP_OFFSET = ("timestamp", "offset")
 _FIELDS = tuple(field.name for field in fields(StoredRecord))
 _LEGACY_COLUMNS = ("offset", "timestamp_ms", "timestampType", "key", "value")
 
@@ -64,7 +65,7 @@ class SegmentRead(NamedTuple):
     """The first batch is larger than what was asked for."""
 
 
-class Segment(ABC):
+class Segment(SegmentFields, ABC):
     """A segment, to be read. Any number of threads may ask at once."""
 
     __slots__ = (
@@ -83,6 +84,7 @@ class Segment(ABC):
     def __init__(
         self, file: LogFile, offset_index: OffsetIndex, time_index: TimeIndex, txn_index: TransactionIndex
     ) -> None:
+        super().__init__()
         self._file = file
         self.directory: Directory = file.directory
         self.base_offset: int = file.base_offset
@@ -239,20 +241,17 @@ class Segment(ABC):
     def find_offset_by_timestamp(self, timestamp: int, starting_offset: int) -> TimestampOffset | None:
         """The first record at or after `starting_offset` whose timestamp is not below `timestamp`."""
         log = self._file.bytes
-        times, offsets = self.time_index._entries, self.offset_index._entries
-        if times is None or offsets is None or not self._times_are_sound():
-            times = self.time_index.opened() if self._times_are_sound() else None
-            offsets = self.offset_index.opened()
-        found = log.find_indexed_time(times, offsets, timestamp, starting_offset)
-        if found[0] == 0:
-            return make_pair(TimestampOffset, _TIMESTAMP_OFFSET, found[1], found[2])
+        times = self.time_index.opened() if self._times_are_sound() else None
+        offsets = self.offset_index.opened()
+        if self._time_path is None and times is not None and offsets is not None:
+            self._time_path = TimePath(log, times, offsets, self._progress())
         start, bound = log.time_start(times, offsets, timestamp, starting_offset)
         while True:
             found = self._ask(log.find_time, start, bound, timestamp, starting_offset)
             if found[0] == END:
                 return None
             if found[0] == 0:
-                return make_pair(TimestampOffset, _TIMESTAMP_OFFSET, found[1], found[2])
+                return TimestampOffset(found[1], found[2])
             batch = self._batch(found[1], found[2])
             unpacked = self._unpack_time(found[1], batch, timestamp, starting_offset)
             if unpacked is not None:
@@ -357,6 +356,10 @@ class Segment(ABC):
             start = self._position(last.offset)
         _, _, timestamp, offset = self._ask(self._file.bytes.walk, start, last.offset)
         return TimestampOffset(timestamp, offset) if timestamp > last.timestamp else last
+
+    def _progress(self) -> Progress | None:
+        """Where its writer stands, if it takes appends."""
+        return None
 
     @abstractmethod
     def _times_are_sound(self) -> bool:

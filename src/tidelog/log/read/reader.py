@@ -16,6 +16,7 @@ import pyarrow as pa
 from tidelog.config import LogConfig
 from tidelog.errors import LogClosedError, TidelogError
 from tidelog.index import AbortedTxn
+from tidelog.kernels.time_lookup import find_by_time
 from tidelog.log.epochs import EpochEndOffset
 from tidelog.log.offsets import LogOffsetMetadata, LogOffsets
 from tidelog.log.read.lookups import first_offset_at, offset_for_timestamp
@@ -39,6 +40,7 @@ from tidelog.types import FetchIsolation, TimestampOffset, TopicPartition
 __all__ = ["LogReader"]
 
 DEFAULT_READ_BYTES = 1 << 20
+_TIMESTAMP_OFFSET = ("timestamp", "offset")
 
 _T = TypeVar("_T")
 _A = TypeVar("_A")
@@ -192,7 +194,8 @@ class LogReader:
 
         The first record that is not older, in the first segment that has one, log start or not (`lookups`).
         """
-        return self._on_view(offset_for_timestamp, timestamp)
+        found = find_by_time(self._state, timestamp, TimestampOffset, _TIMESTAMP_OFFSET)
+        return self._on_view(offset_for_timestamp, timestamp) if found is None else found
 
     def first_offset_at(self, timestamp: int) -> TimestampOffset | None:
         """The first record at or after the log start that is not older than `timestamp` (ms)."""

@@ -14,21 +14,24 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
 from tidelog.errors import InvalidInputError
+from tidelog.kernels.shared import SegmentsFields
 from tidelog.segment import ActiveSegment, Segment
 
 __all__ = ["LogSegments"]
 
 
-class LogSegments:
+class LogSegments(SegmentsFields):
     """The segments of a log, oldest first."""
 
-    __slots__ = ("_all", "_largest", "base_offsets")
+    __slots__ = ("base_offsets",)
+
+    _all: tuple[Segment, ...]
 
     def __init__(self, segments: Iterable[Segment], _largest: Sequence[int] = ()) -> None:
-        self._all = tuple(sorted(segments, key=lambda segment: segment.base_offset))
+        # The running maximum is that of the first sealed segments, as far as it is known.
+        super().__init__(tuple(sorted(segments, key=lambda segment: segment.base_offset)), list(_largest))
         self.base_offsets = tuple(segment.base_offset for segment in self._all)
         """Their base offsets."""
-        self._largest = _largest  # running maximum of the largest timestamps of the first sealed segments
         if len(set(self.base_offsets)) != len(self.base_offsets):
             raise InvalidInputError(f"two segments with one base offset among {self.base_offsets}")
 
