@@ -28,7 +28,7 @@ from benchmarks.harness import KAFKA, Bench, DifferentAnswersError
 from benchmarks.log_data import FIRST_TIMESTAMP, PER_BATCH, LogDirectory
 from benchmarks.report import Row
 from benchmarks.turns import by_turns_on, peer
-from tidelog.cleanup.cleaner import clean_log
+from tidelog.cleanup.cleaner import LocalPasses, clean_log
 from tidelog.cleanup.offset_map import OffsetMap
 from tidelog.config import LogConfig
 from tidelog.log import Log
@@ -130,11 +130,11 @@ def _clean(bench: Bench, case: _Case) -> Row:
         "map_bytes": _MAP_BYTES,
         "clean_at_ms": CLEAN_AT_MS,
     }
-    offset_map = OffsetMap(_MAP_BYTES)
+    passes = LocalPasses(OffsetMap(_MAP_BYTES))
     sizes: list[int] = []
 
     def work(log: Log) -> None:
-        clean_log(log, offset_map, first_dirty_offset=0, upper_bound=log.log_end_offset, now_ms=CLEAN_AT_MS)
+        clean_log(log, passes, first_dirty_offset=0, upper_bound=log.log_end_offset, now_ms=CLEAN_AT_MS)
         sizes.append(log.size)
 
     with peer(bench, "LogCleans", **request) as kafka:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks.compaction import CLEAN_AT_MS
 from benchmarks.memory import rss_anon, watched_peak
-from tidelog.cleanup.cleaner import CleanReport, clean_log
+from tidelog.cleanup.cleaner import CleanReport, LocalPasses, clean_log
 from tidelog.cleanup.offset_map import OffsetMap
 from tidelog.config import LogConfig
 from tidelog.log import Log
@@ -27,11 +27,9 @@ def peak_of_cleaning(directory: Path, map_bytes: int) -> tuple[int, int]:
         log.update_high_watermark(log.log_end_offset)
 
         def work() -> None:
-            offset_map = OffsetMap(map_bytes)
+            passes = LocalPasses(OffsetMap(map_bytes))
             end = log.log_end_offset
-            reports.append(
-                clean_log(log, offset_map, first_dirty_offset=0, upper_bound=end, now_ms=CLEAN_AT_MS)
-            )
+            reports.append(clean_log(log, passes, first_dirty_offset=0, upper_bound=end, now_ms=CLEAN_AT_MS))
 
         baseline = rss_anon()
         return watched_peak(work) - baseline, reports[0].rounds

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.log.logs import Clock
-from tidelog.cleanup.cleaner import CleanReport, clean_by, clean_log, clean_round
+from tidelog.cleanup.cleaner import CleanReport, LocalPasses, clean_log, clean_round
 from tidelog.cleanup.offset_map import OffsetMap
 from tidelog.cleanup.rounds import Passes
 from tidelog.config import LogConfig
@@ -56,17 +56,10 @@ def clean_directory(
     with Log.open(path, config, clean=True, now_ms=Clock(now_ms), **options) as log:
         log.update_high_watermark(log.log_end_offset)
         log.roll()
-        if by is not None:
-            return clean_by(
-                log,
-                by(map_bytes, load_factor),
-                first_dirty_offset=log.log_start_offset if first_dirty is None else first_dirty,
-                upper_bound=log.last_stable_offset,
-                now_ms=clean_at_ms,
-            )
+        passes = LocalPasses(OffsetMap(map_bytes, load_factor)) if by is None else by(map_bytes, load_factor)
         return (clean_log if rounds is None else clean_round)(
             log,
-            OffsetMap(map_bytes, load_factor),
+            passes,
             first_dirty_offset=log.log_start_offset if first_dirty is None else first_dirty,
             upper_bound=log.last_stable_offset,
             now_ms=clean_at_ms,

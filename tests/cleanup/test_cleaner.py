@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import pytest
 from hypothesis import given, settings
@@ -21,10 +21,18 @@ from tests.cleanup.cleaning import batches_of
 from tests.kernels_twin import TWINS, use_twin
 from tests.log.logs import NOW_MS, Clock, all_records, data_files
 from tidelog.cleanup.aborted import CleanedTransactions
-from tidelog.cleanup.cleaner import CleanProgress, CleanReport, CleanStage, clean_log, clean_round
+from tidelog.cleanup.cleaner import (
+    CleanProgress,
+    CleanReport,
+    CleanStage,
+    LocalPasses,
+    clean_log,
+    clean_round,
+)
 from tidelog.cleanup.filtering import ActiveProducers, BatchRules
 from tidelog.cleanup.mapping import map_keys
 from tidelog.cleanup.offset_map import SLOT_BYTES, OffsetMap
+from tidelog.cleanup.progress import Hooks
 from tidelog.cleanup.rewriting import Rewriter
 from tidelog.config import LogConfig
 from tidelog.errors import ChecksumError, CorruptRecordError, InvalidInputError
@@ -47,18 +55,23 @@ def open_log(path: Path, config: LogConfig = CONFIG) -> Log:
 
 
 def clean(
-    log: Log, now_ms: int = NOW_MS, memory: int = BIG, first_dirty: int = 0, **options: Any
+    log: Log,
+    now_ms: int = NOW_MS,
+    memory: int = BIG,
+    first_dirty: int = 0,
+    checkpoint: Callable[[int], None] | None = None,
+    **hooks: Unpack[Hooks],
 ) -> CleanReport:
     """Clean all of a log, rolled first."""
     log.update_high_watermark(log.log_end_offset)
     log.roll()
     return clean_log(
         log,
-        OffsetMap(memory),
+        LocalPasses(OffsetMap(memory), **hooks),
         first_dirty_offset=first_dirty,
         upper_bound=log.log_end_offset,
         now_ms=now_ms,
-        **options,
+        checkpoint=checkpoint,
     )
 
 
@@ -151,7 +164,9 @@ def test_cleaning_leaves_what_the_model_leaves(
         for each in rounds:
             now += each.wait_ms
             start = min(each.start, end)
-            report = clean_log(log, OffsetMap(BIG), first_dirty_offset=start, upper_bound=end, now_ms=now)
+            report = clean_log(
+                log, LocalPasses(OffsetMap(BIG)), first_dirty_offset=start, upper_bound=end, now_ms=now
+            )
             assert report.end_offset == end
             if start < end:
                 batches = model.clean(batches, start=start, end=end, now_ms=now, retention_ms=RETENTION_MS)
@@ -206,11 +221,13 @@ def test_nothing_to_clean_is_nothing_done(tmp_path: Path) -> None:
         fill(log)
         clean(log)
         before = data_files(tmp_path / "t-0")
-        report = clean_log(log, OffsetMap(BIG), first_dirty_offset=60, upper_bound=60, now_ms=NOW_MS)
+        report = clean_log(
+            log, LocalPasses(OffsetMap(BIG)), first_dirty_offset=60, upper_bound=60, now_ms=NOW_MS
+        )
         assert (report.rounds, report.end_offset, report.stats.records_read) == (0, 60, 0)
         assert data_files(tmp_path / "t-0") == before
         with pytest.raises(InvalidInputError):
-            clean_log(log, OffsetMap(BIG), first_dirty_offset=-1, upper_bound=60, now_ms=NOW_MS)
+            clean_log(log, LocalPasses(OffsetMap(BIG)), first_dirty_offset=-1, upper_bound=60, now_ms=NOW_MS)
 
 
 def test_the_segment_that_holds_the_upper_bound_is_not_touched(tmp_path: Path) -> None:
@@ -219,7 +236,11 @@ def test_the_segment_that_holds_the_upper_bound_is_not_touched(tmp_path: Path) -
         log.update_high_watermark(log.log_end_offset)
         third = list(log.segments)[2]
         report = clean_log(
-            log, OffsetMap(BIG), first_dirty_offset=0, upper_bound=third.base_offset + 1, now_ms=NOW_MS
+            log,
+            LocalPasses(OffsetMap(BIG)),
+            first_dirty_offset=0,
+            upper_bound=third.base_offset + 1,
+            now_ms=NOW_MS,
         )
         assert report.upper_bound == report.end_offset == third.base_offset
         assert third in list(log.segments)
@@ -324,7 +345,9 @@ def test_what_is_shipped_to_other_processes_can_be(tmp_path: Path) -> None:
                 OffsetMap.from_bytes(data), there, lambda part, table, changed: written.append(bytes(part))
             )
             rewriter.rewrite(segment.buffer(), transactions, keep_legacy_deletes=False)
-        clean_log(log, offsets, first_dirty_offset=0, upper_bound=log.log_end_offset, now_ms=NOW_MS)
+        clean_log(
+            log, LocalPasses(offsets), first_dirty_offset=0, upper_bound=log.log_end_offset, now_ms=NOW_MS
+        )
         assert b"".join(written) == b"".join(bytes(segment.buffer()) for segment in list(log.segments)[:-1])
 
 
@@ -470,5 +493,7 @@ def test_both_ways_to_clean_agree_when_one_round_is_enough(make: Callable[..., A
         fill(log)
         log.update_high_watermark(log.log_end_offset)
         log.roll()
-        report = make(log, OffsetMap(BIG), first_dirty_offset=0, upper_bound=1 << 40, now_ms=NOW_MS)
+        report = make(
+            log, LocalPasses(OffsetMap(BIG)), first_dirty_offset=0, upper_bound=1 << 40, now_ms=NOW_MS
+        )
         assert (report.rounds, report.end_offset) == (1, 60)

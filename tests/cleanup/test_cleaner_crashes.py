@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.log.logs import NOW_MS, Clock, abort, all_records, commit, record, send
-from tidelog.cleanup.cleaner import clean_log
+from tidelog.cleanup.cleaner import LocalPasses, clean_log
 from tidelog.cleanup.offset_map import SLOT_BYTES, OffsetMap
 from tidelog.config import LogConfig
 from tidelog.errors import LogOfflineError
@@ -62,7 +62,7 @@ def clean(log: Log, now_ms: int, slots: int = 1000, first_dirty: int = 0) -> Non
     log.update_high_watermark(log.log_end_offset)
     clean_log(
         log,
-        OffsetMap(slots * SLOT_BYTES),
+        LocalPasses(OffsetMap(slots * SLOT_BYTES)),
         first_dirty_offset=first_dirty,
         upper_bound=log.last_stable_offset,
         now_ms=now_ms,

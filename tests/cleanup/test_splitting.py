@@ -10,9 +10,8 @@ import pytest
 
 from tests.log.logs import SMALL, Clock, all_records, data_files, open_log
 from tests.segment.crafting import batch
-from tidelog.cleanup.cleaner import CleanReport
+from tidelog.cleanup.cleaner import CleanReport, LocalPasses, clean_log
 from tidelog.cleanup.offset_map import OffsetMap
-from tidelog.cleanup.splitting import clean_splitting
 from tidelog.errors import CorruptRecordError, InvalidTimestampError
 from tidelog.kernels.crc import crc32c
 from tidelog.log import Log
@@ -26,9 +25,9 @@ FAR = 2**31
 
 def clean(log: Log, first_dirty: int = 0) -> CleanReport:
     log.update_high_watermark(log.log_end_offset)
-    return clean_splitting(
+    return clean_log(
         log,
-        OffsetMap(1 << 16),
+        LocalPasses(OffsetMap(1 << 16)),
         first_dirty_offset=max(first_dirty, log.log_start_offset),
         upper_bound=log.last_stable_offset,
         now_ms=Clock()(),

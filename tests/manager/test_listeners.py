@@ -94,7 +94,7 @@ def test_a_listener_uses_the_store_when_cleaning_fails(
             assert go_on.wait(PATIENCE_S)
             raise CorruptRecordError("damaged")
 
-        monkeypatch.setattr(cleaning_module._splitting, "clean_splitting", lambda *_, **__: fail())
+        monkeypatch.setattr(cleaning_module._cleaner, "clean_log", lambda *_, **__: fail())
         cleaning = threading.Thread(target=lambda: _try(lambda: store.clean(USERS)), daemon=True)
         cleaning.start()
         assert begun.wait(PATIENCE_S)

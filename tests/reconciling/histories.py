@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from tidelog.cleanup.cleaner import clean_log
+from tidelog.cleanup.cleaner import LocalPasses, clean_log
 from tidelog.cleanup.offset_map import OffsetMap
 from tidelog.config import LogConfig
 from tidelog.log import Log
@@ -254,7 +254,8 @@ class Cluster:
             bound = min(self.committed, one.log.segments.last.base_offset)
             bound = max(each.base_offset for each in one.log.segments if each.base_offset <= bound)
             now_ms = START_MS + self.produced * 1000 + late
-            clean_log(one.log, OffsetMap(1 << 16), first_dirty_offset=0, upper_bound=bound, now_ms=now_ms)
+            passes = LocalPasses(OffsetMap(1 << 16))
+            clean_log(one.log, passes, first_dirty_offset=0, upper_bound=bound, now_ms=now_ms)
 
     def close(self) -> None:
         """Close the logs and write the checkpoints of their roots."""

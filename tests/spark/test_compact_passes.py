@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import shutil
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,9 @@ from tests.golden import golden_partition
 from tests.log.logs import NOW_MS, Clock, abort, commit, golden_config
 from tests.segment.crafting import batch
 from tests.spark.in_process import distributed
-from tidelog.cleanup.cleaner import clean_by
+from tidelog.cleanup.cleaner import clean_log
 from tidelog.cleanup.offset_map import OffsetMap
-from tidelog.cleanup.progress import Steps
 from tidelog.cleanup.rounds import LocalPasses
-from tidelog.cleanup.splitting import splitting
 from tidelog.config import LogConfig
 from tidelog.errors import CorruptRecordError
 from tidelog.log import Log
@@ -162,9 +159,9 @@ def test_segments_that_reach_too_far_are_split(tmp_path: Path) -> None:
             log.update_high_watermark(log.log_end_offset)
             log.roll()
             assert [segment.has_overflow for segment in log.segments] == [True, True, False]
-            passes = LocalPasses(OffsetMap(1 << 16), Steps({})) if by is None else by(1 << 16, 0.9)
+            passes = LocalPasses(OffsetMap(1 << 16)) if by is None else by(1 << 16, 0.9)
             bounds = {"first_dirty_offset": 0, "upper_bound": log.log_end_offset, "now_ms": NOW_MS}
-            report = splitting(log, partial(clean_by, log, passes, **bounds))
+            report = clean_log(log, passes, **bounds)
             assert report.end_offset == 5 * far + 1
         found.append(state(path))
     assert found[0] == found[1]

@@ -16,8 +16,8 @@ from tests.cleanup.test_splitting import FAR, made
 from tests.log.logs import NOW_MS, Clock, all_records
 from tests.spark.in_process import run_here
 from tests.spark.test_compact_passes import CONFIG, generate, state
+from tidelog.cleanup.cleaner import LocalPasses, clean_log
 from tidelog.cleanup.offset_map import OffsetMap
-from tidelog.cleanup.splitting import clean_splitting
 from tidelog.errors import CorruptRecordError
 from tidelog.layout.roots import Identity, Root, look_at
 from tidelog.log import Log
@@ -104,7 +104,7 @@ def test_what_comes_out_is_what_the_local_cleaner_leaves(
         log.update_high_watermark(log.log_end_offset)
         log.roll()
         bounds = {"first_dirty_offset": 0, "upper_bound": log.log_end_offset, "now_ms": NOW_MS}
-        report = clean_splitting(log, OffsetMap(1 << 16), **bounds)
+        report = clean_log(log, LocalPasses(OffsetMap(1 << 16)), **bounds)
     if not links:
         monkeypatch.setattr(Path, "hardlink_to", refuse)
     with opened(path) as log:

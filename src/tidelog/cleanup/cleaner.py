@@ -10,23 +10,28 @@ A round, as Kafka's cleaner does one:
 
 The first dirty offset of the next round is where the map ended. `clean_log` does rounds until the upper bound
 is reached: what does not fit the map takes more rounds, not more memory.
+
+A record may go only when the later one of its key is safe, and that may lie in a segment which was rolled but
+not flushed: all of them are flushed first. Kafka's cleaner stops at a segment whose offsets reach too far,
+lets the log split it and starts again at its next turn; so does this.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Unpack
 
-from tidelog.cleanup.offset_map import OffsetMap
-from tidelog.cleanup.progress import CleanProgress, CleanStage, Hooks, Steps
+from tidelog.cleanup.progress import CleanProgress, CleanStage
 from tidelog.cleanup.rewriting import RewriteStats
 from tidelog.cleanup.rounds import LocalPasses, MappedRange, Passes, Round
-from tidelog.errors import InvalidInputError
+from tidelog.errors import IndexOffsetOverflowError, InvalidInputError
 from tidelog.log import Log
 
-__all__ = ["CleanProgress", "CleanReport", "CleanStage", "clean_by", "clean_log", "clean_round"]
+__all__ = ["CleanProgress", "CleanReport", "CleanStage", "LocalPasses", "clean_log", "clean_round"]
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,30 +60,6 @@ class CleanReport:
 
 def clean_log(
     log: Log,
-    offset_map: OffsetMap,
-    *,
-    first_dirty_offset: int,
-    upper_bound: int,
-    now_ms: int,
-    **hooks: Unpack[Hooks],
-) -> CleanReport:
-    """Clean a log up to `upper_bound`, or the start of its segment, in as many rounds as it takes.
-
-    Raises CorruptRecordError for damage, and what a hook raises.
-    """
-    passes = LocalPasses(offset_map, Steps(hooks))
-    return clean_by(
-        log,
-        passes,
-        first_dirty_offset=first_dirty_offset,
-        upper_bound=upper_bound,
-        now_ms=now_ms,
-        checkpoint=hooks.get("checkpoint"),
-    )
-
-
-def clean_by(
-    log: Log,
     passes: Passes,
     *,
     first_dirty_offset: int,
@@ -86,17 +67,39 @@ def clean_by(
     now_ms: int,
     checkpoint: Callable[[int], None] | None = None,
 ) -> CleanReport:
-    """`clean_log` by whoever does the passes; `checkpoint` is told the end offset of each round."""
+    """Clean a log up to `upper_bound`, or the start of its segment, in as many rounds as it takes.
+
+    `checkpoint` is told the end offset of each round. A segment whose offsets reach too far is split, and
+    cleaning starts again. Raises CorruptRecordError for damage, and what a hook of the passes raises.
+    """
+    log.flush(active=False)
     reports: list[CleanReport] = []
     begin = first_dirty_offset
     while True:
-        report = _one_round(log, passes, begin, upper_bound, now_ms)
+        try:
+            report = clean_round(
+                log, passes, first_dirty_offset=begin, upper_bound=upper_bound, now_ms=now_ms
+            )
+        except IndexOffsetOverflowError as error:
+            _logger.warning("%s: %s", log.path, error)
+            if not _split(log):
+                raise
+            reports, begin = [], first_dirty_offset
+            continue
         reports.append(report)
         if checkpoint is not None and report.rounds:
             checkpoint(report.end_offset)
         if report.end_offset >= report.upper_bound or report.end_offset <= begin:
             return _joined(reports)
         begin = report.end_offset
+
+
+def _split(log: Log) -> bool:
+    """Split what reaches too far in the sealed segments; whether there was any."""
+    far = [segment for segment in list(log.segments)[:-1] if segment.has_overflow]
+    for segment in far:
+        log.split_overflowed_segment(segment)
+    return bool(far)
 
 
 def _joined(reports: Sequence[CleanReport]) -> CleanReport:
@@ -120,20 +123,10 @@ def _joined(reports: Sequence[CleanReport]) -> CleanReport:
 
 
 def clean_round(
-    log: Log,
-    offset_map: OffsetMap,
-    *,
-    first_dirty_offset: int,
-    upper_bound: int,
-    now_ms: int,
-    **hooks: Unpack[Hooks],
+    log: Log, passes: Passes, *, first_dirty_offset: int, upper_bound: int, now_ms: int
 ) -> CleanReport:
     """One round of `clean_log`: `end_offset` is below the upper bound if the map did not take all keys."""
-    passes = LocalPasses(offset_map, Steps(hooks))
-    return _one_round(log, passes, first_dirty_offset, upper_bound, now_ms)
-
-
-def _one_round(log: Log, passes: Passes, start: int, upper_bound: int, now_ms: int) -> CleanReport:
+    start = first_dirty_offset
     if start < 0:
         raise InvalidInputError(f"{start} is not an offset to start cleaning at")
     began = time.perf_counter()

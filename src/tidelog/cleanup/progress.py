@@ -31,13 +31,12 @@ class Hooks(TypedDict, total=False):
 
     `throttle` is told bytes read and written and may wait; `check` is called before each run of batches and
     may raise to stop: then the segments that were swapped in by then stay, and all others are as they were.
-    `progress` is told how far it is, `checkpoint` the end offset of each round when it is over.
+    `progress` is told how far it is.
     """
 
     throttle: Callable[[int], None] | None
     check: Callable[[], None] | None
     progress: Callable[[CleanProgress], None] | None
-    checkpoint: Callable[[int], None] | None
 
 
 class Steps:

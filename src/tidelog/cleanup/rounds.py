@@ -7,7 +7,7 @@ keys, and rewrite groups. Passes that are done elsewhere leave what those here l
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Protocol, Self, Unpack
 
 from tidelog.cleanup.aborted import CleanedTransactions
 from tidelog.cleanup.filtering import ActiveProducers, BatchRules
@@ -15,7 +15,7 @@ from tidelog.cleanup.grouping import group_segments_by_size
 from tidelog.cleanup.groups import GroupRules, rewrite_group
 from tidelog.cleanup.mapping import map_segments
 from tidelog.cleanup.offset_map import OffsetMap
-from tidelog.cleanup.progress import CleanStage, Steps
+from tidelog.cleanup.progress import CleanStage, Hooks, Steps
 from tidelog.cleanup.rewriting import RewriteStats
 from tidelog.cleanup.segment_bounds import Bounded, bounded
 from tidelog.log import Log
@@ -87,9 +87,9 @@ class Passes(Protocol):
 class LocalPasses:
     """Both passes in this process, with one map of keys."""
 
-    def __init__(self, offset_map: OffsetMap, steps: Steps) -> None:
+    def __init__(self, offset_map: OffsetMap, **hooks: Unpack[Hooks]) -> None:
         self._map = offset_map
-        self._steps = steps
+        self._steps = Steps(hooks)
 
     def map(self, round_: Round) -> MappedRange:
         """Fill the map."""

@@ -21,6 +21,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.cleanup.selection import LogToClean, choose_filthiest, facts_of, plan_cleaning
@@ -38,12 +39,13 @@ from tidelog.types import TopicPartition
 if TYPE_CHECKING:
     from tidelog.cleanup.cleaner import CleanReport
     from tidelog.cleanup.offset_map import OffsetMap
+    from tidelog.cleanup.progress import Hooks
 
 __all__ = ["Cleaning", "CleaningMetrics"]
 
 # Most processes never compact: the cleaner is imported by the first that does.
 _offset_map = LazyModule("tidelog.cleanup.offset_map")
-_splitting = LazyModule("tidelog.cleanup.splitting")
+_cleaner = LazyModule("tidelog.cleanup.cleaner")
 
 _logger = logging.getLogger(__name__)
 
@@ -268,7 +270,21 @@ class Cleaning:
             plan = self._plan(partition, log)
             if plan is None or not (plan.is_due if due_only else plan.cleanable_bytes):
                 return None
-            return self._run(partition, log, plan, truncations)
+            _logger.info(
+                "%s: cleaning [%d, %d)",
+                partition.topic_partition,
+                plan.first_dirty_offset,
+                plan.first_uncleanable_offset,
+            )
+            report: CleanReport = _cleaner.clean_log(
+                log,
+                _cleaner.LocalPasses(self._offset_map(), **self._hooks(partition, log, truncations)),
+                first_dirty_offset=plan.first_dirty_offset,
+                upper_bound=plan.first_uncleanable_offset,
+                now_ms=self._now_ms(),
+                checkpoint=partial(self._cleaned_to, partition, log, truncations),
+            )
+            return report
         except CleaningAbortedError as error:
             _logger.info("%s", error)
         except (TidelogError, OSError) as error:
@@ -280,31 +296,21 @@ class Cleaning:
                 self._mark(partition, error)
         return None
 
-    def _run(self, partition: Partition, log: Log, plan: LogToClean, truncations: int) -> CleanReport:
-        root, name = partition.root, partition.topic_partition
-        throttle = self._throttle
+    def _hooks(self, partition: Partition, log: Log, truncations: int) -> Hooks:
+        """Cleaning stops when it is told to, or when the log was truncated, and keeps to the rate."""
+        name, throttle = partition.topic_partition, self._throttle
 
         def check() -> None:
             self._states.check(name)
             if log.truncations != truncations:
                 raise CleaningAbortedError(f"{name} was truncated while it was cleaned")
 
-        def checkpoint(end_offset: int) -> None:
-            if root is not None and log.truncations == truncations:
-                self._write(root, name, end_offset)
+        return {"check": check, "throttle": None if throttle is None else lambda size: throttle(size, check)}
 
-        _logger.info("%s: cleaning [%d, %d)", name, plan.first_dirty_offset, plan.first_uncleanable_offset)
-        report: CleanReport = _splitting.clean_splitting(
-            log,
-            self._offset_map(),
-            first_dirty_offset=plan.first_dirty_offset,
-            upper_bound=plan.first_uncleanable_offset,
-            now_ms=self._now_ms(),
-            throttle=None if throttle is None else lambda size: throttle(size, check),
-            check=check,
-            checkpoint=checkpoint,
-        )
-        return report
+    def _cleaned_to(self, partition: Partition, log: Log, truncations: int, end_offset: int) -> None:
+        """A round is over."""
+        if partition.root is not None and log.truncations == truncations:
+            self._write(partition.root, partition.topic_partition, end_offset)
 
     def _offset_map(self) -> OffsetMap:
         """The map, made when it is needed first: a store without compacted topics has none."""

@@ -20,10 +20,9 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Self
 
-from tidelog.cleanup.cleaner import CleanProgress, CleanReport, CleanStage
+from tidelog.cleanup.cleaner import CleanProgress, CleanReport, CleanStage, LocalPasses, clean_log
 from tidelog.cleanup.offset_map import OffsetMap
 from tidelog.cleanup.selection import LogToClean, facts_of, plan_cleaning
-from tidelog.cleanup.splitting import clean_splitting
 from tidelog.config import LogConfig
 from tidelog.errors import InvalidInputError, LogError, TidelogError
 from tidelog.layout.config import known_config
@@ -289,14 +288,12 @@ class _Job:
         report = None
         if plan.cleanable_bytes:
             with self.observe(self.partition, plan) as advance:
-                report = clean_splitting(
+                report = clean_log(
                     log,
-                    self.offset_map,
+                    LocalPasses(self.offset_map, check=self.check, progress=_Deltas(advance)),
                     first_dirty_offset=plan.first_dirty_offset,
                     upper_bound=plan.first_uncleanable_offset,
                     now_ms=self.request.now_ms,
-                    check=self.check,
-                    progress=_Deltas(advance),
                     checkpoint=lambda end: self.hold.write(Checkpoint.CLEANED, self.partition, end),
                 )
         return replace(

@@ -25,9 +25,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tidelog.cleanup.cleaner import CleanReport, clean_by
+from tidelog.cleanup.cleaner import CleanReport, clean_log
 from tidelog.cleanup.selection import LogToClean, facts_of, plan_cleaning
-from tidelog.cleanup.splitting import splitting
 from tidelog.errors import DataLossError, InvalidInputError, TidelogError
 from tidelog.layout.roots import Checkpoint
 from tidelog.manager.brokerconfig import BrokerConfig
@@ -322,16 +321,13 @@ class _Job:
             load_factor=_LOAD_FACTOR,
             gate=one.partition.gate,
         )
-        report = splitting(
+        report = clean_log(
             log,
-            lambda: clean_by(
-                log,
-                passes,
-                first_dirty_offset=one.plan.first_dirty_offset,
-                upper_bound=one.plan.first_uncleanable_offset,
-                now_ms=one.now_ms,
-                checkpoint=lambda end: self._checkpoint(one.partition, end),
-            ),
+            passes,
+            first_dirty_offset=one.plan.first_dirty_offset,
+            upper_bound=one.plan.first_uncleanable_offset,
+            now_ms=one.now_ms,
+            checkpoint=lambda end: self._checkpoint(one.partition, end),
         )
         return one.row(report)
 

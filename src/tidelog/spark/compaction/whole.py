@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from tidelog.cleanup.cleaner import CleanReport
+from tidelog.cleanup.cleaner import CleanReport, LocalPasses, clean_log
 from tidelog.cleanup.offset_map import OffsetMap
-from tidelog.cleanup.splitting import clean_splitting
 from tidelog.config import LogConfig
 from tidelog.errors import CorruptRecordError, InvalidIndexError, InvalidInputError
 from tidelog.layout.partitions import list_partition
@@ -103,9 +102,9 @@ def _clean(copy: Path, split: WholeSplit, keys: OffsetMap) -> CleanReport:
         high_watermark=split.high_watermark,
     )
     with log:
-        return clean_splitting(
+        return clean_log(
             log,
-            keys,
+            LocalPasses(keys),
             first_dirty_offset=split.first_dirty_offset,
             upper_bound=split.upper_bound,
             now_ms=split.now_ms,
