@@ -16,7 +16,7 @@ from tidelog.cleanup.offset_map import SLOT_BYTES, OffsetMap
 from tidelog.config import LogConfig
 from tidelog.errors import LogOfflineError
 from tidelog.log import Log
-from tidelog.log.read.reading import to_arrow
+from tidelog.log.read.fetching import to_arrow
 from tidelog.records import Record, StoredRecord
 from tidelog.records.schema import Projection
 from tidelog.storage import LOCAL, FileSystem

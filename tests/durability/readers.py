@@ -32,11 +32,11 @@ from tidelog.manager import BrokerConfig
 from tidelog.records import Record
 from tidelog.records.schema import Projection
 from tidelog.scanning import run_task
+from tidelog.scanning.log_end import log_end_offset
 from tidelog.scanning.partitions import find_partitions, look_steadily
 from tidelog.scanning.ranges import OffsetRange
 from tidelog.scanning.salvage import salvage_task
 from tidelog.scanning.splits import plan_splits
-from tidelog.scanning.stability import log_end_offset
 from tidelog.types import FetchIsolation
 
 TOPICS = ("t0", "t1", "t2")

@@ -14,9 +14,9 @@ from tests.scanning import expected
 from tidelog.errors import ChecksumError, CorruptRecordError, DataLossError, InvalidInputError
 from tidelog.records.schema import Projection
 from tidelog.scanning import plan_scan, run_task
+from tidelog.scanning.log_end import log_end_offset
 from tidelog.scanning.partitions import find_partitions, list_partitions
 from tidelog.scanning.salvage import Loss, salvage_task
-from tidelog.scanning.stability import log_end_offset
 
 NAME = "golden-none-0"
 

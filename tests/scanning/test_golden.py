@@ -14,10 +14,10 @@ from tests.golden import GOLDEN, GoldenPartition, golden_partition, golden_parti
 from tests.scanning import expected
 from tidelog.records.schema import ALL_COLUMNS, Projection
 from tidelog.scanning import ScanTask, plan_scan, run_task
+from tidelog.scanning.log_end import log_end_offset, stable_offset
 from tidelog.scanning.partitions import Partition, find_partitions
 from tidelog.scanning.ranges import OffsetRange
 from tidelog.scanning.splits import Split, plan_splits
-from tidelog.scanning.stability import log_end_offset, stable_offset
 from tidelog.scanning.timestamps import offset_for_timestamp
 
 PARTITIONS = golden_partitions()

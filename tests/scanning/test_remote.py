@@ -12,8 +12,8 @@ import tidelog
 from tests.golden import GOLDEN, golden_partition
 from tests.scanning import expected
 from tidelog.errors import InvalidInputError
+from tidelog.scanning.log_end import log_end_offset, stable_offset
 from tidelog.scanning.partitions import find_partitions
-from tidelog.scanning.stability import log_end_offset, stable_offset
 
 NAMES = ("golden-none-0", "golden-txn-0", "golden-trimmed-0")
 

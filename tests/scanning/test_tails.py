@@ -13,8 +13,8 @@ from tests.scanning.damage import make_log
 from tidelog.errors import TidelogError
 from tidelog.records import Record
 from tidelog.scanning import tails
+from tidelog.scanning.log_end import LogTail, log_tail
 from tidelog.scanning.partitions import Partition, list_partitions, reading_roots_once
-from tidelog.scanning.stability import LogTail, log_tail
 from tidelog.scanning.tails import log_tails
 from tidelog.storage import LOCAL
 from tidelog.storage.write_journal import (

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from tidelog.broker.errors import Code, RefusedError
 from tidelog.log.epochs import EpochEndOffset, LeaderEpochCache
-from tidelog.log.read.reading import FetchData
+from tidelog.log.read.fetching import FetchData
 from tidelog.manager.store.partition import Partition
 from tidelog.manager.store.store import Store
 from tidelog.storage import LOCAL, EpochEntry, read_epoch_checkpoint

@@ -38,7 +38,7 @@ from tidelog.broker.errors import Code, RefusedError, code_of
 from tidelog.broker.settings import group_config, transaction_config
 from tidelog.errors import TidelogError, TopicExistsError, UnknownTopicOrPartitionError
 from tidelog.log.append.info import AppendOrigin
-from tidelog.log.read.reading import to_arrow
+from tidelog.log.read.fetching import to_arrow
 from tidelog.protocol.control_records import EndTxnMarker
 from tidelog.records.control_batches import encode_end_txn_marker
 from tidelog.records.record import STORED_COLUMNS, Record, StoredRecord, encode_records, from_arrow

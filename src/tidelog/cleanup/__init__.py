@@ -2,8 +2,8 @@
 
 retention   whole segments that are too old, too many, or below the log start
 cleaner     compaction: of each key the last value stays (docs/compaction.md); its parts are
-            offset_map, mapping (first pass), grouping, aborted, filtering, rewriting, cleaned, groups (second
-            pass); rounds: one round of both passes, run by this process or by tasks
+            offset_map, mapping (first pass), grouping, group_rewrite, aborted, filtering, rewriting, cleaned
+            (second pass); rounds: one round of both passes, run by this process or by tasks
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ from typing import NamedTuple, Protocol, Self, Unpack
 
 from tidelog.cleanup.aborted import CleanedTransactions
 from tidelog.cleanup.filtering import ActiveProducers, BatchRules
+from tidelog.cleanup.group_rewrite import GroupRules, rewrite_group
 from tidelog.cleanup.grouping import group_segments_by_size
-from tidelog.cleanup.groups import GroupRules, rewrite_group
 from tidelog.cleanup.mapping import map_segments
 from tidelog.cleanup.offset_map import OffsetMap
 from tidelog.cleanup.progress import CleanStage, Hooks, Steps

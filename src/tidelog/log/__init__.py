@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from tidelog.log.append.info import AppendOrigin, AppendResult
     from tidelog.log.log import Log
     from tidelog.log.offsets import LogOffsetMetadata, LogOffsets
+    from tidelog.log.read.fetching import FetchData
     from tidelog.log.read.lookups import OffsetTarget
-    from tidelog.log.read.reading import FetchData
     from tidelog.log.scheduling import Scheduler
 
 __all__ = [
@@ -42,7 +42,7 @@ __getattr__, __dir__ = lazy_names(
     {
         "AppendOrigin": "tidelog.log.append.info",
         "AppendResult": "tidelog.log.append.info",
-        "FetchData": "tidelog.log.read.reading",
+        "FetchData": "tidelog.log.read.fetching",
         "Log": "tidelog.log.log",
         "LogOffsetMetadata": "tidelog.log.offsets",
         "LogOffsets": "tidelog.log.offsets",

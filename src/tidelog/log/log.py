@@ -40,8 +40,8 @@ from tidelog.log.producers.producers import (
 )
 from tidelog.log.producers.sequences import TV_UNKNOWN, ProducerState
 from tidelog.log.producers.snapshot_files import SnapshotFiles
+from tidelog.log.read.fetching import find_place
 from tidelog.log.read.reader import LogReader
-from tidelog.log.read.reading import find_place
 from tidelog.log.scheduling import Scheduler
 from tidelog.log.segments import deletion, rolling, splitting
 from tidelog.log.state import LogParts, LogState, LogView

@@ -28,8 +28,8 @@ from tidelog.kernels.header_counts import count_headers
 from tidelog.kernels.scratch import Scratch
 from tidelog.records.batches import HEADER_SIZE, BatchTable, Column
 from tidelog.records.columns import ChunkColumns, constant_int, constant_string
-from tidelog.records.facts import BatchFacts
 from tidelog.records.faults import Fault, fault_error
+from tidelog.records.header_columns import BatchFacts
 from tidelog.records.libraries import new_scratch
 from tidelog.records.payloads import Payloads
 from tidelog.records.plan import EXPANSION, MIN_RECORD_SIZE, ChunkPlan, Run, plan_chunk, plan_run

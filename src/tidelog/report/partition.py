@@ -9,8 +9,8 @@ import numpy as np
 
 from tidelog.errors import DataLossError, InvalidIndexError, TidelogError
 from tidelog.manager.coordinators.transactions import Coordinated, TransactionRow, partition_rows
-from tidelog.report.contents import read_contents
 from tidelog.report.counts import Counts, Hours
+from tidelog.report.record_counts import count_records
 from tidelog.scanning.partitions import Partition, look_steadily
 from tidelog.scanning.pictures import Floats, Picture, SegmentPicture, look_at
 from tidelog.storage.checkpoints import parse_epochs
@@ -67,7 +67,7 @@ def partition_facts(
         counts = Counts(one.log_start_offset)
         picture = look_at(one, columns, meet=counts.meet)
         told = _told(one, picture) | counts.facts() | {"epochs": _epochs(one)}
-        return _with_contents(told, read_contents(one) if records else None)
+        return _with_contents(told, count_records(one) if records else None)
 
     size = sum(segment.size for segment in partition.segments)
     try:

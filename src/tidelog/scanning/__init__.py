@@ -6,7 +6,7 @@ ranges      a range of one partition -> tasks; `plan`: the decision; `splits`: p
 tasks       a stretch of one segment, decoded anywhere; `filters`: conditions; `typed`: decoded columns
 bundles     small tasks of many files, read together; `pieces`: their bytes
 reader      `scan`: all of it together
-stability   where a log at rest ends; `changes`: damage, or a writer at work?
+log_end     where a log at rest ends; `changes`: damage, or a writer at work?
 salvage     a task over damage; `soundness`: which bytes are sound; `losses`: what was left out
 fetching    reads by offset, of a partition that may be in use; `timestamps`: offsets by time
 overview    what a partition holds, without reading it; `pictures`, `sketches`: how it spreads, how many keys

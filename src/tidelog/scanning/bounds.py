@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tidelog.errors import CorruptRecordError, InvalidInputError
-from tidelog.scanning.partitions import Partition
-from tidelog.scanning.ranges import OffsetRange
-from tidelog.scanning.stability import (
+from tidelog.scanning.log_end import (
     find_log_end,
     salvaged_end,
     salvaged_stable_offset,
     stable_offset,
 )
+from tidelog.scanning.partitions import Partition
+from tidelog.scanning.ranges import OffsetRange
 from tidelog.scanning.tasks import NO_END
 from tidelog.scanning.timestamps import offset_for_timestamp
 

@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 from tidelog.errors import CorruptRecordError, OffsetOutOfRangeError
 from tidelog.index import AbortedTxn
 from tidelog.log.offsets import LogOffsetMetadata
-from tidelog.log.read.reading import FetchData
+from tidelog.log.read.fetching import FetchData
 from tidelog.records.batches import BatchTable, scan_batches
 from tidelog.records.columns import numbers
 from tidelog.records.decode import decode_batches
 from tidelog.records.windows import LOOKUP_BYTES, Window
+from tidelog.scanning.log_end import aborted_transactions, find_log_end, stable_offset
 from tidelog.scanning.partitions import Partition, SegmentFacts
 from tidelog.scanning.plan import segments_in_range
-from tidelog.scanning.stability import aborted_transactions, find_log_end, stable_offset
 from tidelog.scanning.tasks import NO_END, ScanTask, read_batches, settled
 from tidelog.types import FetchIsolation, OffsetPosition
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from tidelog.errors import CorruptRecordError
 from tidelog.records.batches import BatchTable
+from tidelog.scanning.log_end import read_segment
 from tidelog.scanning.partitions import Partition, SegmentFacts
-from tidelog.scanning.stability import read_segment
 from tidelog.scanning.volumes import FileView
 from tidelog.storage.names import DirectoryState, FileKind, format_segment_file
 from tidelog.types import Codec, TopicPartition

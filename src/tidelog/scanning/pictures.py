@@ -16,9 +16,9 @@ import numpy.typing as npt
 from tidelog.errors import CorruptRecordError, TornBatchError
 from tidelog.kernels import scan as _kernel
 from tidelog.records.batches import BatchTable
+from tidelog.scanning.log_end import stable_offset
 from tidelog.scanning.overview import Overview, overview
 from tidelog.scanning.partitions import Partition, SegmentFacts
-from tidelog.scanning.stability import stable_offset
 from tidelog.scanning.tasks import ScanTask, read_batches
 from tidelog.scanning.volumes import FileView
 from tidelog.types import Codec

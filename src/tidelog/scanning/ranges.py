@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tidelog.errors import DataLossError
+from tidelog.scanning.log_end import aborted_transactions
 from tidelog.scanning.partitions import Partition, SegmentFacts
 from tidelog.scanning.plan import DEFAULT_SPLIT_BYTES, Int64s, plan_stretches
-from tidelog.scanning.stability import aborted_transactions
 from tidelog.scanning.tasks import Aborted, ScanTask
 from tidelog.storage.names import FileKind, format_segment_file
 from tidelog.types import FetchIsolation

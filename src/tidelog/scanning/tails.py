@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tidelog.scanning.log_end import LogTail, log_tail
 from tidelog.scanning.partitions import Partition, reading_roots_once
 from tidelog.scanning.pieces import read_pieces
-from tidelog.scanning.stability import LogTail, log_tail
 from tidelog.scanning.tasks import NO_END
 from tidelog.storage.stretches import Stretch
 

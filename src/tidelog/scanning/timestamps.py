@@ -17,8 +17,8 @@ from tidelog.log.read.lookups import OffsetTarget
 from tidelog.records.columns import numbers
 from tidelog.records.decode import decode_batches
 from tidelog.records.windows import LOOKUP_BYTES
+from tidelog.scanning.log_end import find_log_end, read_segment, sound_segment
 from tidelog.scanning.partitions import Partition, SegmentFacts
-from tidelog.scanning.stability import find_log_end, read_segment, sound_segment
 from tidelog.scanning.tasks import NO_END, ScanTask, read_batches, settled
 from tidelog.types import TimestampOffset
 

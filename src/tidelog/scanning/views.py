@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 
 from tidelog.records.windows import LOOKUP_BYTES
+from tidelog.scanning.log_end import log_tail, read_segment
 from tidelog.scanning.partitions import Partition, SegmentFacts
-from tidelog.scanning.stability import log_tail, read_segment
 from tidelog.scanning.timestamps import largest_timestamp
 from tidelog.storage import LOCAL
 from tidelog.types import TimestampOffset

@@ -19,8 +19,8 @@ from tidelog.cli.render.output import Column, Output
 from tidelog.config import LogConfig
 from tidelog.log import Log
 from tidelog.records.batches import BatchTable
+from tidelog.scanning.log_end import read_segment
 from tidelog.scanning.partitions import Partition, SegmentFacts
-from tidelog.scanning.stability import read_segment
 
 __all__ = ["copy_partition"]
 

@@ -20,10 +20,10 @@ from tidelog.cli.actions.reading import Selection, read_tasks
 from tidelog.cli.render.output import Output
 from tidelog.errors import DataLossError, InvalidInputError
 from tidelog.scanning.filters import RecordFilter
+from tidelog.scanning.log_end import LogTail, Transactions, log_tail
 from tidelog.scanning.partitions import Partition, look_steadily
 from tidelog.scanning.ranges import OffsetRange
 from tidelog.scanning.roots import RootView
-from tidelog.scanning.stability import LogTail, Transactions, log_tail
 from tidelog.scanning.tasks import ScanTask
 from tidelog.types import TopicPartition
 

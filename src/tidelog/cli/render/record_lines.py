@@ -28,7 +28,7 @@ from tidelog.decoding.jsonable import header_pairs, jsonable
 from tidelog.decoding.texts import visible
 from tidelog.lazy import LazyModule
 from tidelog.records.columns import constant_string, string_array, text_scalar
-from tidelog.values.plain import plain_values
+from tidelog.values.jsonable import jsonable_values
 
 if TYPE_CHECKING:
     from tidelog.values.spec import ColumnDecoder
@@ -126,7 +126,7 @@ class RecordLines:
         name = decoder.column
         decoded = decoder.decode(batch.column(name), records[0]["topic"])
         values, _, errors = decoded.columns
-        for record, value, error in zip(records, plain_values(values), errors.to_pylist(), strict=True):
+        for record, value, error in zip(records, jsonable_values(values), errors.to_pylist(), strict=True):
             record[f"{name}_error"] = error
             if error is None:
                 record[name] = value

@@ -29,6 +29,7 @@ from tidelog.errors import (
 )
 from tidelog.kernels.append_checks import check
 from tidelog.kernels.record_summary import sum_up, sum_up_payload
+from tidelog.log.append.conversion import convert, rewrite
 from tidelog.log.append.incoming import (
     AppendOptions,
     Batches,
@@ -38,7 +39,6 @@ from tidelog.log.append.incoming import (
     scan_all,
 )
 from tidelog.log.append.info import AppendOrigin
-from tidelog.log.append.rewriting import convert, rewrite
 from tidelog.log.append.validation import TARGETS, analyze, check_records, needs_rewrite, refusal
 from tidelog.records.batches import HEADER_SIZE, MIN_BATCH_SIZE, BatchTable, Column
 from tidelog.records.builder import EncodedBatches

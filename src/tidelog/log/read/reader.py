@@ -19,8 +19,7 @@ from tidelog.index import AbortedTxn
 from tidelog.kernels.time_lookup import find_by_time
 from tidelog.log.epochs import EpochEndOffset
 from tidelog.log.offsets import LogOffsetMetadata, LogOffsets
-from tidelog.log.read.lookups import first_offset_at, offset_for_timestamp
-from tidelog.log.read.reading import (
+from tidelog.log.read.fetching import (
     FetchData,
     aborted_transactions,
     find_place,
@@ -28,6 +27,7 @@ from tidelog.log.read.reading import (
     read_record,
     to_arrow,
 )
+from tidelog.log.read.lookups import first_offset_at, offset_for_timestamp
 from tidelog.log.segments.segments import LogSegments
 from tidelog.log.state import LogState, LogView
 from tidelog.records.record import StoredRecord

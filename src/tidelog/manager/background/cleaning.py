@@ -32,7 +32,7 @@ from tidelog.log import Log
 from tidelog.manager.background.cleaner_states import CleanerStates, CleaningAbortedError
 from tidelog.manager.background.throttle import Throttle
 from tidelog.manager.brokerconfig import BrokerConfig
-from tidelog.manager.store.events import LogCleaned, LogFailed, LogUncleanable, Teller
+from tidelog.manager.store.events import EventDispatcher, LogCleaned, LogFailed, LogUncleanable
 from tidelog.manager.store.partition import Partition
 from tidelog.types import TopicPartition
 
@@ -91,7 +91,7 @@ class Cleaning:
         partitions: Callable[[], Iterable[Partition]],
         config: BrokerConfig,
         now_ms: Callable[[], int],
-        tell: Teller,
+        tell: EventDispatcher,
         states: CleanerStates,
         retain: Callable[[Partition], object],
         take_offline: Callable[[Root, BaseException], None],

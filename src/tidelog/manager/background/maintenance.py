@@ -24,7 +24,7 @@ from tidelog.manager.background.cleaner_states import CleanerStates
 from tidelog.manager.background.scheduler import TaskQueue
 from tidelog.manager.brokerconfig import BrokerConfig
 from tidelog.manager.store.checkpointed import Checkpointed, checkpointed_offset
-from tidelog.manager.store.events import LogFailed, RootWentOffline, Teller
+from tidelog.manager.store.events import EventDispatcher, LogFailed, RootWentOffline
 from tidelog.manager.store.partition import Partition
 from tidelog.types import TopicPartition
 
@@ -56,7 +56,7 @@ class Maintenance:
         partitions: Callable[[], Iterable[Partition]],
         config: BrokerConfig,
         now_ms: Callable[[], int],
-        tell: Teller,
+        tell: EventDispatcher,
         states: CleanerStates,
         checkpointed: Checkpointed,
     ) -> None:

@@ -20,8 +20,8 @@ from tidelog.protocol.coordinator_formats import CONSUMER_PROTOCOL
 from tidelog.protocol.coordinator_records import CoordinatorRecord, decode_group_record
 from tidelog.protocol.notation import Message, parse_messages
 from tidelog.protocol.primitives import Reader
+from tidelog.scanning.log_end import salvaged_end
 from tidelog.scanning.partitions import Partition, look_steadily
-from tidelog.scanning.stability import salvaged_end
 from tidelog.types import TopicPartition
 
 __all__ = [

@@ -18,8 +18,8 @@ import pyarrow as pa
 from tidelog.errors import TidelogError
 from tidelog.manager.coordinators.folding import fold_partition
 from tidelog.protocol.coordinator_records import decode_transaction_record
+from tidelog.scanning.log_end import Transactions, aborted_transactions, salvaged_end
 from tidelog.scanning.partitions import Partition, look_steadily
-from tidelog.scanning.stability import Transactions, aborted_transactions, salvaged_end
 from tidelog.scanning.tasks import NO_END
 from tidelog.types import TopicPartition
 

@@ -22,11 +22,11 @@ from tidelog.errors import InvalidIndexError
 from tidelog.manager.reconciling.lineage import EpochRun, Lineage, lineage_of
 from tidelog.records.batches import BatchTable
 from tidelog.records.windows import read_windows
+from tidelog.scanning.log_end import segment_task
 from tidelog.scanning.losses import Loss
 from tidelog.scanning.partitions import Partition, SegmentFacts
 from tidelog.scanning.ranges import missing_tasks
 from tidelog.scanning.soundness import Survey, survey_segment
-from tidelog.scanning.stability import segment_task
 from tidelog.scanning.tasks import NO_END
 from tidelog.scanning.witness import index_bytes
 from tidelog.storage import EpochEntry

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tidelog.config import LogConfig
 from tidelog.log import Log, Scheduler
 from tidelog.manager.brokerconfig import BrokerConfig
-from tidelog.manager.store.events import Teller
+from tidelog.manager.store.events import EventDispatcher
 from tidelog.storage import FileSystem
 
 __all__ = ["Environment"]
@@ -23,7 +23,7 @@ class Environment:
     config: BrokerConfig
     now_ms: Callable[[], int]
     scheduler: Scheduler
-    tell: Teller
+    tell: EventDispatcher
 
     def open_log(
         self,

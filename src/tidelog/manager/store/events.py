@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Event",
+    "EventDispatcher",
     "LoadFinished",
     "LoadProgress",
     "LoadStarted",
@@ -29,7 +30,6 @@ __all__ = [
     "LogStrayed",
     "LogUncleanable",
     "RootWentOffline",
-    "Teller",
 ]
 
 _logger = logging.getLogger(__name__)
@@ -142,7 +142,7 @@ Event = (
 )
 
 
-class Teller:
+class EventDispatcher:
     """Calls the listener: in order, one event at a time, and without holding a lock of the store.
 
     Code that holds a lock uses `deferring`; events are delivered when it ends. A thread with an event while

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from tidelog.errors import TidelogError
 from tidelog.layout.partitions import list_partition
 from tidelog.log import Log
-from tidelog.manager.store.events import Event, LoadFinished, LoadProgress, LoadStarted, Teller
+from tidelog.manager.store.events import Event, EventDispatcher, LoadFinished, LoadProgress, LoadStarted
 from tidelog.storage import FileSystem
 from tidelog.types import TopicPartition
 
@@ -61,7 +61,7 @@ def load_logs(
     tell: Callable[[Event], None],
 ) -> list[Loaded]:
     """Load them, `threads` at a time; in the order of the jobs."""
-    tell = tell if isinstance(tell, Teller) else Teller(tell)
+    tell = tell if isinstance(tell, EventDispatcher) else EventDispatcher(tell)
     work = {job: (0, 0) if clean else _work(fs, job) for job in jobs}
     progress = _Progress(
         root, len(jobs), sum(n for n, _ in work.values()), sum(b for _, b in work.values()), tell
@@ -101,7 +101,7 @@ def _work(fs: FileSystem, job: LoadJob) -> tuple[int, int]:
 class _Progress:
     """How far all logs of a root are."""
 
-    def __init__(self, root: str, logs: int, segments: int, size_bytes: int, tell: Teller) -> None:
+    def __init__(self, root: str, logs: int, segments: int, size_bytes: int, tell: EventDispatcher) -> None:
         self.root, self.logs, self.segments, self.size_bytes = root, logs, segments, size_bytes
         self._tell = tell
         self._begin = time.monotonic()

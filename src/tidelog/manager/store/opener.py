@@ -13,7 +13,7 @@ from tidelog.log.log import clock_ms
 from tidelog.manager.background.scheduler import TaskQueue, monotonic_ms
 from tidelog.manager.brokerconfig import BrokerConfig
 from tidelog.manager.store.environment import Environment
-from tidelog.manager.store.events import Event, Teller
+from tidelog.manager.store.events import Event, EventDispatcher
 from tidelog.manager.store.open_options import OpenOptions
 from tidelog.manager.store.opening import open_roots
 from tidelog.manager.store.store import Store
@@ -114,7 +114,7 @@ def open_store(
         return seen
     paths = [str(Path(path).absolute()) for path in listed or broker.log_dirs]
     queue = TaskQueue(now_ms or (clock_ms if background is False else monotonic_ms))
-    tell = Teller(on_event)
+    tell = EventDispatcher(on_event)
     env = Environment(fs, broker, now_ms or clock_ms, queue, tell)
     options = OpenOptions(
         create=create,

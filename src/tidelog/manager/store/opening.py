@@ -51,7 +51,7 @@ from tidelog.manager.store.directories import (
     metadata_elsewhere,
 )
 from tidelog.manager.store.environment import Environment
-from tidelog.manager.store.events import LogFailed, RootWentOffline, Teller
+from tidelog.manager.store.events import EventDispatcher, LogFailed, RootWentOffline
 from tidelog.manager.store.holding import hold_roots
 from tidelog.manager.store.loading import Loaded, LoadJob, load_logs
 from tidelog.manager.store.open_options import OpenOptions
@@ -380,7 +380,7 @@ class _Opening:
                 clean=True,
                 threads=self._env.config.num_recovery_threads_per_data_dir,
                 # Of a root that was recovered, that is what is told.
-                tell=Teller() if root in self._recovered else self._env.tell,
+                tell=EventDispatcher() if root in self._recovered else self._env.tell,
             )
 
         roots = self._opened.roots

@@ -31,8 +31,8 @@ from tidelog.lazy import LazyModule
 from tidelog.log import AppendOrigin, AppendResult, FetchData, Log
 from tidelog.log.append.incoming import AppendOptions, Incoming
 from tidelog.log.producers.sequences import TV_UNKNOWN
+from tidelog.log.read.fetching import to_arrow
 from tidelog.log.read.reader import DEFAULT_READ_BYTES
-from tidelog.log.read.reading import to_arrow
 from tidelog.manager.upkeep.times import to_timestamp
 from tidelog.records.record import STORED_COLUMNS, StoredRecord, from_arrow
 from tidelog.records.schema import Projection

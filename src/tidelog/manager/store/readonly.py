@@ -24,8 +24,8 @@ import pyarrow as pa
 from tidelog.errors import InvalidInputError, TidelogError
 from tidelog.layout.roots import Checkpoint, Skipped, read_checkpoint
 from tidelog.lazy import LazyModule
+from tidelog.log.read.fetching import FetchData, to_arrow
 from tidelog.log.read.reader import DEFAULT_READ_BYTES
-from tidelog.log.read.reading import FetchData, to_arrow
 from tidelog.manager.metadata.files import look_at_metadata
 from tidelog.manager.metadata.image import MetadataImage
 from tidelog.manager.store.metrics import PartitionMetrics, StoreMetrics

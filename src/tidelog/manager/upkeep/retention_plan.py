@@ -17,8 +17,8 @@ from tidelog.layout.config import log_config
 from tidelog.layout.roots import Checkpoint, RootFacts, look_at
 from tidelog.manager.metadata.files import read_cluster_metadata
 from tidelog.manager.metadata.image import MetadataImage
+from tidelog.scanning.log_end import log_end_offset
 from tidelog.scanning.partitions import Partition, look_steadily
-from tidelog.scanning.stability import log_end_offset
 from tidelog.scanning.views import SegmentView, segment_views
 from tidelog.storage import FileSystem
 from tidelog.storage.names import CLUSTER_METADATA_TOPIC, parse_partition_directory

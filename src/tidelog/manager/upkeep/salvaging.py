@@ -26,11 +26,11 @@ from tidelog.layout.roots import Checkpoint
 from tidelog.log import Log
 from tidelog.manager.metadata.files import BOOTSTRAP_FILE
 from tidelog.records.schema import Projection
+from tidelog.scanning.log_end import segment_task
 from tidelog.scanning.losses import Loss
 from tidelog.scanning.partitions import Partition, SegmentFacts
 from tidelog.scanning.ranges import missing_tasks
 from tidelog.scanning.salvage import Report, readable_windows, salvage_task
-from tidelog.scanning.stability import segment_task
 from tidelog.storage import FileSystem, atomic_write, read_file
 from tidelog.storage.checkpoints import write_offset_checkpoint
 from tidelog.storage.files import make_directories

@@ -16,8 +16,8 @@ from itertools import pairwise
 from tidelog.cleanup import apply_retention
 from tidelog.errors import OffsetOutOfRangeError
 from tidelog.manager.store.partition import Partition
+from tidelog.scanning.log_end import log_end_offset
 from tidelog.scanning.partitions import Partition as PartitionAtRest
-from tidelog.scanning.stability import log_end_offset
 from tidelog.scanning.timestamps import offset_for_timestamp
 from tidelog.types import TopicPartition
 

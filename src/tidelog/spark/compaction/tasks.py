@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tidelog.cleanup.aborted import CleanedTransactions, MetData, TransactionSpan
-from tidelog.cleanup.groups import GroupRules, rewrite_group
+from tidelog.cleanup.group_rewrite import GroupRules, rewrite_group
 from tidelog.cleanup.mapping import map_segments, walk
 from tidelog.cleanup.offset_map import FrozenMap, OffsetMap
 from tidelog.cleanup.rewriting import RewriteStats

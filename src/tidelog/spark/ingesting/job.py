@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tidelog.errors import InvalidInputError
+from tidelog.scanning.log_end import log_end_offset
 from tidelog.scanning.partitions import list_partitions
-from tidelog.scanning.stability import log_end_offset
 from tidelog.spark.ingesting.files import FileIngest, is_file_source
 from tidelog.spark.ingesting.from_tables import TableIngest, is_table_source, table_frame
 from tidelog.spark.ingesting.from_tables import on_change as parse_on_change

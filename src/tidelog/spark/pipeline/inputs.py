@@ -21,8 +21,8 @@ from typing import Any
 from tidelog.errors import TidelogError
 from tidelog.layout.config import log_config
 from tidelog.manager.metadata.files import read_cluster_metadata
+from tidelog.scanning.log_end import log_end_offset, read_segment
 from tidelog.scanning.partitions import Partition, list_partitions
-from tidelog.scanning.stability import log_end_offset, read_segment
 from tidelog.spark.compaction.job import cleanable
 from tidelog.spark.exporting.directory import METADATA, target_place
 from tidelog.spark.pipeline.config import PipelineConfig, Step, trim_bounds

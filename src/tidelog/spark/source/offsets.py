@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from tidelog.errors import InvalidInputError
 from tidelog.scanning.bounds import AtDamage, AtTime, Visible, find_offset, visible
+from tidelog.scanning.log_end import salvaged_stable_offset, stable_offset
 from tidelog.scanning.losses import Corrupt
 from tidelog.scanning.partitions import Partition, list_partitions
 from tidelog.scanning.ranges import OffsetRange, replaced_within, replaced_words
-from tidelog.scanning.stability import salvaged_stable_offset, stable_offset
 from tidelog.spark.source.data_loss import LossPolicy
 from tidelog.spark.source.options import (
     EARLIEST,

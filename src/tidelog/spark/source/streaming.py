@@ -36,9 +36,9 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from tidelog.scanning.listings import Listings
+from tidelog.scanning.log_end import LogTail, Transactions
 from tidelog.scanning.losses import Corrupt
 from tidelog.scanning.partitions import Partition, reading_roots_once
-from tidelog.scanning.stability import LogTail, Transactions
 from tidelog.scanning.tails import log_tails
 from tidelog.spark.runtime.collecting import without_collections
 from tidelog.spark.runtime.shipping import Shipped

@@ -1,8 +1,7 @@
-"""Decoded values as JSON has them, for lines that people read."""
+"""Columns of decoded values as JSON has them, for lines that people read."""
 
 from __future__ import annotations
 
-import base64
 import math
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -10,32 +9,31 @@ from typing import Any
 
 import pyarrow as pa
 
-__all__ = ["plain_values"]
+from tidelog.decoding.jsonable import jsonable
+
+__all__ = ["jsonable_values"]
 
 _types = pa.types
 
 
-def plain_values(array: pa.Array) -> list[Any]:
+def jsonable_values(array: pa.Array) -> list[Any]:
     """Each value: structs and maps as objects, decimals and moments as text, bytes as text or in base64."""
     if _has_nanoseconds(array.type):
         array = array.cast(_in_microseconds(array.type), safe=False)
-    return [_plain(one, array.type) for one in array.to_pylist()]
+    return [_jsonable(one, array.type) for one in array.to_pylist()]
 
 
-def _plain(value: Any, kind: pa.DataType) -> Any:
+def _jsonable(value: Any, kind: pa.DataType) -> Any:
     if value is None:
         return None
     if _types.is_struct(kind):
-        return {one.name: _plain(value[one.name], one.type) for one in kind}
+        return {one.name: _jsonable(value[one.name], one.type) for one in kind}
     if _types.is_list(kind):
-        return [_plain(one, kind.value_type) for one in value]
+        return [_jsonable(one, kind.value_type) for one in value]
     if _types.is_map(kind):
-        return {str(name): _plain(one, kind.item_type) for name, one in value}
+        return {str(name): _jsonable(one, kind.item_type) for name, one in value}
     if isinstance(value, bytes):
-        try:
-            return value.decode()
-        except UnicodeDecodeError:
-            return {"base64": base64.b64encode(value).decode()}
+        return jsonable(value)
     if isinstance(value, date | datetime | time):
         return value.isoformat()
     if isinstance(value, Decimal | timedelta) or (isinstance(value, float) and not math.isfinite(value)):

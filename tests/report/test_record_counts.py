@@ -11,9 +11,9 @@ import pytest
 
 import tidelog
 from tests.golden import GOLDEN
-from tidelog.report.contents import FrequentKeys
 from tidelog.report.counts import HOUR_MS, Hours
 from tidelog.report.facts import gather
+from tidelog.report.record_counts import FrequentKeys
 from tidelog.report.tables import rows_of
 from tidelog.testing.builders import LogBuilder, flip_bit
 from tidelog.types import Codec

@@ -1,4 +1,4 @@
-"""What the records of a partition tell, decoded: their hours, how well codecs compress, their frequent keys.
+"""What the records of a partition tell, counted: their hours, how well codecs compress, their frequent keys.
 
 Memory is bounded: distinct keys are counted by a sketch (`scanning.sketches`), and of the keys that come
 often only so many are kept. A key that was dropped in between is counted from its return on: counts are
@@ -26,7 +26,7 @@ from tidelog.scanning.sketches import Hashes, count_distinct, merge, sketch
 from tidelog.scanning.tasks import NO_END, ScanTask, decode_window, read_batches
 from tidelog.types import Codec
 
-__all__ = ["Contents", "FrequentKeys", "read_contents"]
+__all__ = ["FrequentKeys", "RecordCounts", "count_records"]
 
 MAX_KEYS = 2000
 TOLD_KEYS = 10
@@ -66,7 +66,7 @@ def _text(key: bytes) -> str:
     return visible(key) if len(key) <= MAX_KEY_BYTES else f"{visible(key[:MAX_KEY_BYTES])}..."
 
 
-class Contents:
+class RecordCounts:
     """What was met of a partition's records, those from `log_start` on; control records aside."""
 
     def __init__(self) -> None:
@@ -115,19 +115,19 @@ class Contents:
         }
 
 
-def read_contents(partition: Partition, met: Callable[[int], None] = lambda size: None) -> dict[str, Any]:
+def count_records(partition: Partition, met: Callable[[int], None] = lambda size: None) -> dict[str, Any]:
     """Read a partition's records; of a damaged segment those before the damage, which others tell of."""
-    contents = Contents()
+    counts = RecordCounts()
     for segment in partition.segments:
         try:
-            _read(partition, segment, contents)
+            _read(partition, segment, counts)
         except CorruptRecordError:
             pass
         met(segment.size)
-    return contents.facts()
+    return counts.facts()
 
 
-def _read(partition: Partition, segment: SegmentFacts, contents: Contents) -> None:
+def _read(partition: Partition, segment: SegmentFacts, counts: RecordCounts) -> None:
     start = partition.log_start_offset
     task = ScanTask(
         partition.url, segment.log_name, "", 0, 0, segment.size, start, NO_END, with_control=False
@@ -137,6 +137,6 @@ def _read(partition: Partition, segment: SegmentFacts, contents: Contents) -> No
         table = BatchTable(table.rows[~table.is_control])
         if not len(table):
             continue
-        contents.add_batches(data, origin, table, task.source)
+        counts.add_batches(data, origin, table, task.source)
         for batch in decode_window(task, data, origin, table, _COLUMNS, _MAX_ROWS, _MAX_BYTES):
-            contents.add_records(batch.column("key"), batch.column("timestamp_ms"))
+            counts.add_records(batch.column("key"), batch.column("timestamp_ms"))
