@@ -103,6 +103,17 @@ def rows(df: DataFrame) -> list[dict[str, Any]]:
     return sorted(found, key=lambda row: tuple(row[key] for key in keys))
 
 
+def forget_a_torn_start(checkpoint: Path) -> None:
+    """Remove what Spark leaves of a query that was killed while it wrote down where its first batch ends.
+
+    Nothing was read then, but Spark refuses the checkpoint (STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY).
+    """
+    offsets = checkpoint / "offsets"
+    if offsets.exists() and not (offsets / "0").exists():
+        for file in offsets.iterdir():
+            file.unlink()
+
+
 def golden_copy(name: str, target: Path) -> Path:
     """A copy of a golden partition that may be changed."""
     import shutil

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import tidelog
-from tests.spark.conftest import Source
+from tests.spark.conftest import Source, forget_a_torn_start
 from tests.spark.test_sink import nothing_is_staged, save, values
 from tidelog.storage import LOCAL
 from tidelog.storage.write_journal import read_journal
@@ -151,6 +151,7 @@ def kill_streams(tmp_path: Path, kills: int) -> int:
             write_input(tmp_path / "input", 40 * batches, 40)
             batches += 1
         wanted = published(tmp_path) + dice.randrange(3)
+        forget_a_torn_start(tmp_path / "checkpoint")
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True) as driver:
             try:
                 deadline = time.monotonic() + 240
@@ -179,5 +180,6 @@ def test_streams_killed_at_random_write_every_row_once(
     spark: SparkSession, source: Source, tmp_path: Path, kills: int
 ) -> None:
     batches = kill_streams(tmp_path, kills)
+    forget_a_torn_start(tmp_path / "checkpoint")
     run_stream(spark, tmp_path, partitions=3, recover=True)
     assert numbers_in(source, tmp_path / "root") == list(range(40 * batches))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.golden import GOLDEN
-from tests.spark.conftest import Source
+from tests.spark.conftest import Source, forget_a_torn_start
 from tests.spark.writer import LogWriter, main
 from tidelog.types import Codec
 
@@ -96,6 +96,23 @@ def test_the_streams_schema_and_errors(spark: SparkSession, source: Source, tmp_
         query.awaitTermination(60)
 
 
+def test_a_query_that_was_killed_while_it_began_goes_on_as_troubleshooting_says(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    log, out = tmp_path / "log", tmp_path / "out"
+    LogWriter(log, "events", 0).append([str(n).encode() for n in range(20)])
+    torn = out / "checkpoint/offsets/.0.e94db53d-ecdb-4b7f-b98a-fe4056813b33.tmp"
+    torn.parent.mkdir(parents=True)
+    torn.touch()
+    query = to_parquet(stream(spark, log, startingOffsets="earliest"), out, availableNow=True)
+    with pytest.raises(Exception, match="STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY"):
+        query.awaitTermination(60)
+    forget_a_torn_start(out / "checkpoint")
+    query = to_parquet(stream(spark, log, startingOffsets="earliest"), out, availableNow=True)
+    assert query.awaitTermination(60)
+    assert written(spark, out) == list(range(20))
+
+
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     "kills", [pytest.param(6, marks=pytest.mark.slow), pytest.param(20, marks=pytest.mark.soak)]
@@ -119,6 +136,7 @@ def test_a_query_killed_again_and_again_while_another_process_writes(
         driver = _start_driver(log, out, environment)
         deadline = time.monotonic() + 900
         while len(written(spark, out)) < batches * 10 and time.monotonic() < deadline:
+            assert driver.poll() is None, (tmp_path / "driver.log").read_text()[-4000:]
             time.sleep(2)
         _kill(driver)
     finally:
@@ -128,15 +146,17 @@ def test_a_query_killed_again_and_again_while_another_process_writes(
 
 
 def _start_driver(log: Path, out: Path, environment: dict[str, str]) -> subprocess.Popen[str]:
-    driver = subprocess.Popen(
-        [sys.executable, "-m", "tests.spark.stream_driver", str(log), str(out)],
-        cwd=ROOT,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        start_new_session=True,
-    )
+    forget_a_torn_start(out / "checkpoint")
+    with (out.parent / "driver.log").open("wb") as said:
+        driver = subprocess.Popen(
+            [sys.executable, "-m", "tests.spark.stream_driver", str(log), str(out)],
+            cwd=ROOT,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=said,
+            text=True,
+            start_new_session=True,
+        )
     assert driver.stdout is not None
     try:
         assert driver.stdout.readline().strip() == "started"
