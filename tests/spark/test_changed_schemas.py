@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def _avro(**fields: str) -> str:
+def _avro(**fields: Any) -> str:
     return json.dumps(
         {"type": "record", "name": "R", "fields": [{"name": n, "type": t} for n, t in fields.items()]}
     )
@@ -87,7 +88,7 @@ class Life:
         with tidelog.open(self._log) as store:
             store.create_topic("orders")
 
-    def schema(self, number: int, /, **fields: str) -> None:
+    def schema(self, number: int, /, **fields: Any) -> None:
         self._texts[number] = self._language.schema(**fields)
         path = self._schemas / "orders-value" / f"{number}.{self._language.ending}"
         path.write_text(self._texts[number])
@@ -245,3 +246,29 @@ def test_fields_whose_names_differ_in_case_only_are_not_added_to_a_table(
     rows = life.rows()
     assert [one["value"] for one in rows] == [{"id": 1}, None, {"id": 3}]
     assert (rows[1]["value_invalid"], "ID" in rows[1]["value_error"]) == (raw, True)
+
+
+LOCAL = {"type": "long", "logicalType": "local-timestamp-micros"}
+
+
+@pytest.mark.parametrize("in_map", [False, True])
+def test_local_times_come_to_a_delta_table_at_any_time(
+    spark: SparkSession, in_map: bool, tmp_path: Path
+) -> None:
+    """Delta has a table feature for them, which a table gets with the first."""
+    kind: Any = {"type": "map", "values": LOCAL} if in_map else LOCAL
+    value: Any = {"k": 1_700_000_000_000_000} if in_map else 1_700_000_000_000_000
+    when = datetime(2023, 11, 14, 22, 13, 20)
+    read: Any = [("k", when)] if in_map else when
+    for first in (kind, "int"):
+        life = Life(spark, Kind("delta", tmp_path / str(first == kind)), AVRO)
+        life.schema(1, id="int", at=first) if first == kind else life.schema(1, id="int")
+        life.write(1, {"id": 1, "at": value} if first == kind else {"id": 1})
+        life.export()
+        life.schema(2, id="int", at=kind)
+        life.write(2, {"id": 2, "at": value})
+        assert life.export() == 0
+        assert [one["value"] for one in life.rows()] == [
+            {"id": 1, "at": read if first == kind else None},
+            {"id": 2, "at": read},
+        ]

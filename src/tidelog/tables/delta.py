@@ -40,7 +40,7 @@ from tidelog.tables.table import (
     overtaken,
     rewritten,
 )
-from tidelog.tables.types import check_fits, normal
+from tidelog.tables.types import check_fits, has_local_times, normal, without_local_times_in_maps
 from tidelog.types import TopicPartition
 from tidelog.values.existing import Widenings
 
@@ -55,6 +55,7 @@ ANOTHER = "another one"
 _NO_ID = "-"
 _ENDED = -1
 _BUCKETS = "tidelog:buckets"
+_LOCAL_TIMES = "timestampNtz"
 _COLUMN_MAPPING = "delta.columnMapping.mode"
 _FORGETS = "delta.setTransactionRetentionDuration"
 _FIELD_RULES = ("delta.invariants", "delta.generationExpression", "delta.identity.start")
@@ -181,10 +182,11 @@ class Delta:
 
         count = self._wanted_buckets
         buckets = None if count is None else [Transaction(_BUCKETS, count)]
+        first = without_local_times_in_maps(schema)
         try:
             self._table = DeltaTable.create(
                 self.name,
-                schema,
+                first,
                 partition_by=list(self._wanted_partitions),
                 storage_options=self._options or None,
                 commit_properties=None if buckets is None else CommitProperties(app_transactions=buckets),
@@ -193,11 +195,19 @@ class Delta:
             if self._load() is None:
                 raise
             raise overtaken(self.name) from None
+        if first != schema:
+            self.add_columns(schema)
 
     def add_columns(self, schema: pa.Schema) -> None:
         """Append no rows under the wider schema; deltalake merges the two."""
-        from deltalake import write_deltalake
+        from deltalake import TableFeatures, write_deltalake
 
+        protocol = self._there().protocol()
+        if has_local_times(pa.struct(list(schema))) and _LOCAL_TIMES not in (protocol.writer_features or ()):
+            self._there().alter.add_feature(
+                TableFeatures.TimestampWithoutTimezone, allow_protocol_versions_increase=True
+            )
+            self.refresh()
         empty = pa.Table.from_batches([], schema)
         write_deltalake(self._there(), empty, mode="append", schema_mode="merge")
         self.refresh()

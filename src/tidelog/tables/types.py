@@ -6,11 +6,13 @@ decoded to, so that both can be compared.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pyarrow as pa
 
 from tidelog.errors import InvalidInputError
 
-__all__ = ["check_fits", "check_names", "normal"]
+__all__ = ["check_fits", "check_names", "has_local_times", "normal", "without_local_times_in_maps"]
 
 _types = pa.types
 
@@ -30,6 +32,32 @@ def normal(kind: pa.DataType) -> pa.DataType:
     if _types.is_map(kind):
         return pa.map_(normal(kind.key_type), normal(kind.item_type))
     return kind
+
+
+def has_local_times(kind: pa.DataType, *, in_maps: bool = False) -> bool:
+    """Whether a type has timestamps without a zone, at any depth; or such ones in maps."""
+    if _types.is_timestamp(kind):
+        return kind.tz is None and not in_maps
+    if _types.is_struct(kind):
+        return any(has_local_times(one.type, in_maps=in_maps) for one in kind)
+    if _types.is_list(kind):
+        return has_local_times(kind.value_type, in_maps=in_maps)
+    return _types.is_map(kind) and has_local_times(kind.item_type)
+
+
+def without_local_times_in_maps(schema: pa.Schema) -> pa.Schema:
+    """A schema as deltalake (1.6) can make a table of it: such fields have to be added later."""
+    return pa.schema(_without(schema))
+
+
+def _without(fields: Iterable[pa.Field]) -> list[pa.Field]:
+    found = []
+    for one in fields:
+        if not has_local_times(one.type, in_maps=True):
+            found.append(one)
+        elif _types.is_struct(one.type) and (inner := _without(one.type)):
+            found.append(one.with_type(pa.struct(inner)))
+    return found
 
 
 def check_fits(name: str, table: pa.Schema, wanted: pa.Schema) -> None:

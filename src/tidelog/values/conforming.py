@@ -8,6 +8,7 @@ becomes of a value does not depend on its neighbours. Each value that does not f
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 
 import numpy as np
 import numpy.typing as npt
@@ -119,8 +120,9 @@ def fit_numbers(array: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Bools]:
     if _is_number(array.type) and _is_number(kind):
         fitted = _narrowed(array, kind)
     elif _types.is_decimal128(array.type) and _types.is_decimal128(kind):
-        limit = pa.scalar(10 ** (kind.precision - kind.scale), pa.decimal128(38, 0))
-        holds = pc.and_(pc.equal(pc.round(array, kind.scale), array), pc.less(pc.abs(array), limit))
+        wide = array.cast(pa.decimal256(76, array.type.scale))
+        limit = pa.scalar(Decimal(10) ** (kind.precision - kind.scale), wide.type)
+        holds = pc.and_(pc.equal(pc.round(wide, kind.scale), wide), pc.less(pc.abs(wide), limit))
         fitted = pc.if_else(holds, array, pa.scalar(None, array.type)).cast(kind)
     else:
         fitted = pa.nulls(len(array), kind)
