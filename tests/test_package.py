@@ -61,7 +61,7 @@ def test_the_stand_in_for_cython_has_what_kernels_use() -> None:
 def test_one_place_has_the_version() -> None:
     project = (ROOT / "pyproject.toml").read_text()
     assert f'"{tidelog.__version__}"' not in project.split("[project.optional-dependencies]")[0]
-    assert 'version = { attr = "tidelog.__version__" }' in project
+    assert 'version = { attr = "tidelog.version.__version__" }' in project
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.lazy import lazy_names
+from tidelog.version import __version__
 
 if TYPE_CHECKING:
     from tidelog import errors, plot
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from tidelog.scanning.reader import scan
     from tidelog.types import Codec, TopicPartition
     from tidelog.values.spec import Values
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Codec",

@@ -11,7 +11,7 @@ lie, in a file that is mapped by all processes of a machine.
 
 from __future__ import annotations
 
-import os
+import secrets
 import struct
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol, Self
@@ -59,7 +59,7 @@ class OffsetMap:
         entries = min(int(slots * load_factor), slots - 1)
         if entries < 1:
             raise InvalidInputError(f"an offset map of {memory} bytes has no room for a single key")
-        self.hash_key = os.urandom(16) if hash_key is None else hash_key
+        self.hash_key = secrets.token_bytes(16) if hash_key is None else hash_key
         """What the hash is keyed with: maps that have it in common can be merged."""
         if len(self.hash_key) != 16:
             raise InvalidInputError(f"a hash key has 16 bytes, not {len(self.hash_key)}")

@@ -15,11 +15,11 @@ from typing import Annotated, Any
 
 import click
 
-from tidelog import __version__
 from tidelog.cli.declare import Argument, Command, Context, Exit, Option, make_parameters
 from tidelog.cli.errors import explain
 from tidelog.cli.names import COMMANDS, TASKS
 from tidelog.errors import TidelogError
+from tidelog.version import __version__
 
 __all__ = [
     "INTERRUPTED",

@@ -8,7 +8,6 @@ of a write shows a batch that is cut; another moment does not.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
@@ -49,7 +48,7 @@ class Moment(Rehearsal):
 
     def list(self, path: StrPath) -> Sequence[DirEntry]:
         """The entries of a directory; of the partition's, those of that moment."""
-        return self._entries if self._entries and os.fspath(path) == self._path else super().list(path)
+        return self._entries if self._entries and str(path) == self._path else super().list(path)
 
     def has_passed(self) -> bool:
         """Whether the partition has changed since."""

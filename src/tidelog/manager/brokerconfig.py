@@ -15,7 +15,6 @@ and mean nothing to Kafka are kept in `BrokerConfig.unknown`: most likely they a
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -230,7 +229,7 @@ class BrokerConfig:
     @classmethod
     def read(cls, path: StrPath, fs: FileSystem = LOCAL) -> BrokerConfig:
         """Parse a `server.properties` file."""
-        return cls.from_properties(parse_properties(read_file(fs, path), os.fspath(path)))
+        return cls.from_properties(parse_properties(read_file(fs, path), str(path)))
 
     def disks_of(self, roots: Sequence[StrPath]) -> list[str]:
         """All `log.dirs` if one root is given and it is one of them, else the roots; as absolute paths."""

@@ -19,7 +19,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from tidelog import __version__
 from tidelog.doctor import Finding, Kind
 from tidelog.errors import DataLossError, InvalidInputError
 from tidelog.manager.brokerconfig import BrokerConfig
@@ -32,6 +31,7 @@ from tidelog.report.tables import columns_of, hour_table, numbered, topic_table
 from tidelog.scanning.partitions import Partition, Paths, list_partitions, look_steadily
 from tidelog.scanning.volumes import open_volume
 from tidelog.storage.names import META_PROPERTIES_FILE, DirectoryState
+from tidelog.version import __version__
 
 __all__ = ["FORMAT", "Progress", "gather", "look_locally"]
 

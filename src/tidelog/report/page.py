@@ -20,7 +20,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from tidelog import __version__
+from tidelog.version import __version__
 
 __all__ = ["MARK", "facts_json", "page"]
 

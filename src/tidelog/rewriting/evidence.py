@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from tidelog import __version__
 from tidelog.rewriting.edits import Edits
 from tidelog.rewriting.segments import MOST_RANGES, SegmentDone
 from tidelog.storage.names import FileKind, format_segment_file
+from tidelog.version import __version__
 
 if TYPE_CHECKING:
     from tidelog.rewriting.rewrite import RewrittenPartition

@@ -29,6 +29,7 @@ from tidelog.errors import InvalidIndexError
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, StrPath
+    from typing_extensions import TypeIs
 
 __all__ = [
     "CANNOT_LINK",
@@ -38,8 +39,10 @@ __all__ = [
     "FileState",
     "FileSystem",
     "Mapping",
+    "is_path",
     "make_directories",
     "map_file",
+    "os_error",
     "read_file",
     "rename_noreplace",
     "write_again",
@@ -245,6 +248,16 @@ def make_directories(fs: FileSystem, path: StrPath) -> None:
     with suppress(FileExistsError):
         fs.make_directory(directory)
     fs.sync_directory(above)
+
+
+def is_path(value: object) -> TypeIs[str | os.PathLike[str]]:
+    """Whether this is one path, rather than several of them."""
+    return isinstance(value, (str, os.PathLike))
+
+
+def os_error(code: int, path: StrPath) -> OSError:
+    """The error that the system raises for a path, of the class that goes with its code."""
+    return OSError(code, os.strerror(code), os.fspath(path))
 
 
 def parent(path: StrPath) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-__all__ = ["identify", "is_gone", "owner"]
+__all__ = ["ancestors", "available_cpus", "identify", "is_gone", "owner"]
 
 _BOOT = "/proc/sys/kernel/random/boot_id"
 _DEAD = frozenset("ZXx")
@@ -60,6 +60,22 @@ def owner() -> str:
             return identify(pid)
         pid = found.parent
     return identify(os.getpid())
+
+
+def ancestors() -> set[int]:
+    """This process, and those that started it, as far as the system tells."""
+    found, pid = set(), os.getpid()
+    while pid > 1 and pid not in found:
+        found.add(pid)
+        if (stat := _stat(pid)) is None:
+            break
+        pid = stat.parent
+    return found
+
+
+def available_cpus() -> int:
+    """How many threads can run at once here."""
+    return os.cpu_count() or 1
 
 
 def is_gone(identity: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from tidelog.storage.files import FileSystem, read_file
@@ -17,7 +16,7 @@ def copy_tree(source: FileSystem, source_path: StrPath, target: FileSystem, targ
     """Copy a directory and all in it, times included, into a new directory of another file system."""
     target.make_directory(target_path)
     for entry in sorted(source.list(source_path)):
-        here, there = f"{os.fspath(source_path)}/{entry.name}", f"{os.fspath(target_path)}/{entry.name}"
+        here, there = f"{source_path}/{entry.name}", f"{target_path}/{entry.name}"
         if entry.is_directory:
             copy_tree(source, here, target, there)
             continue

@@ -20,7 +20,6 @@ stored through a mapping: on a full disk such a store kills the process, for it 
 from __future__ import annotations
 
 import errno
-import os
 import posixpath
 import threading
 from collections.abc import Callable, Sequence
@@ -29,7 +28,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tidelog.storage.files import DirEntry, FileStat, FileState, FileSystem
+from tidelog.storage.files import DirEntry, FileStat, FileState, FileSystem, os_error
 from tidelog.testing.copies import copy_tree
 from tidelog.testing.inode import Inode
 from tidelog.testing.journal import (
@@ -364,7 +363,7 @@ class CrashFileSystem:
                 inode = self._make(path, is_directory=False)
             if inode.is_directory:
                 raise _error(errno.EISDIR, path)
-            return CrashFile(self, inode, os.fspath(path), writable or create)
+            return CrashFile(self, inode, str(path), writable or create)
 
     def rename(self, source: StrPath, target: StrPath) -> None:
         """Atomically give a file or directory another name."""
@@ -435,7 +434,7 @@ class CrashFileSystem:
 
 
 def _parts(path: StrPath) -> tuple[str, ...]:
-    return _split(os.fspath(path))
+    return _split(str(path))
 
 
 @lru_cache(4096)
@@ -446,4 +445,4 @@ def _split(path: str) -> tuple[str, ...]:
 
 
 def _error(code: int, path: StrPath) -> OSError:
-    return OSError(code, os.strerror(code), os.fspath(path))
+    return os_error(code, path)

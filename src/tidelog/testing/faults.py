@@ -15,12 +15,11 @@ from __future__ import annotations
 import errno
 import fnmatch
 import itertools
-import os
 import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from tidelog.storage.files import DirEntry, File, FileStat, FileState, FileSystem, Mapping
+from tidelog.storage.files import DirEntry, File, FileStat, FileState, FileSystem, Mapping, os_error
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, StrPath
@@ -132,7 +131,7 @@ class FaultyFileSystem:
             self.interrupt(operation)
         with self._lock:
             self.calls += 1
-            fault = self.rule(Call(self.calls, operation, os.fspath(path), position, size, length))
+            fault = self.rule(Call(self.calls, operation, str(path), position, size, length))
             self.faults += fault is not None
             return fault
 
@@ -150,7 +149,7 @@ class FaultyFileSystem:
         if fault is not None:
             if dropping is not None:
                 dropping()
-            raise OSError(fault.code, os.strerror(fault.code), os.fspath(path))
+            raise os_error(fault.code, path)
 
     def list(self, path: StrPath) -> Sequence[DirEntry]:
         """The entries of a directory, in no order."""
@@ -256,7 +255,7 @@ class FaultyFile:
             return self._inner.pwritev(buffers, position)
         if fault.written > 0:
             self._inner.pwrite(b"".join(bytes(buffer) for buffer in buffers)[: fault.written], position)
-        raise OSError(fault.code, os.strerror(fault.code), self.path)
+        raise os_error(fault.code, self.path)
 
     def truncate(self, size: int) -> None:
         """Cut or extend to `size` bytes."""

@@ -51,7 +51,7 @@ def tidelog_root(tmp_path: Path) -> Path:
 @pytest.fixture
 def tidelog_store(request: pytest.FixtureRequest, tidelog_root: Path) -> Iterator[Store]:
     """An open store; background work happens only when the test calls `run_due_tasks`. Closed at the end."""
-    import tidelog
+    from tidelog.manager.store.opener import open_store
 
     mark = request.node.get_closest_marker("tidelog")
     settings = {} if mark is None else dict(mark.kwargs)
@@ -59,7 +59,7 @@ def tidelog_store(request: pytest.FixtureRequest, tidelog_root: Path) -> Iterato
     if settings or (mark is not None and mark.args):
         raise pytest.UsageError("@pytest.mark.tidelog takes topics= and config=")
     counts = topics if isinstance(topics, dict) else dict.fromkeys(topics, 1)
-    with tidelog.open(tidelog_root, background=False) as store:
+    with open_store(tidelog_root, background=False) as store:
         for name, partitions in counts.items():
             store.create_topic(name, partitions, config)
         yield store

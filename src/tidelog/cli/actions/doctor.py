@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from tidelog.doctor import Finding, PartitionVerdict, RootVerdict, examine
 from tidelog.storage import LOCAL
 from tidelog.storage.directory import is_partition
 from tidelog.storage.files import parent
+from tidelog.storage.processes import available_cpus
 
 __all__ = ["chosen_roots", "examine_paths", "start_time"]
 
@@ -98,7 +98,7 @@ def examine_paths(
                 now_ms=start_time(now),
                 only=only,
                 advance=progress.advance,
-                threads=os.cpu_count() or 1,
+                threads=available_cpus(),
             )
             for one in verdicts:
                 (disks.append(one) if isinstance(one, RootVerdict) else partitions.append(one))

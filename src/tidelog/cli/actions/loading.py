@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -23,6 +22,7 @@ from tidelog.manager.store.directories import check_free, find_unknown
 from tidelog.manager.store.events import Event, LoadProgress, LoadStarted
 from tidelog.manager.upkeep.rehearsal import Rehearsal
 from tidelog.storage import LOCAL
+from tidelog.storage.files import is_path
 from tidelog.storage.lock import holder_of
 from tidelog.storage.names import META_PROPERTIES_FILE
 from tidelog.storage.write_journal import JOURNAL_FILE, read_journal
@@ -100,7 +100,7 @@ class RootOptions:
 
     def roots(self, root: StrPath | Sequence[StrPath]) -> list[str]:
         """The root, or all disks of the broker if it is one of them; several are what they are."""
-        return self.broker.disks_of([root] if isinstance(root, (str, os.PathLike)) else root)
+        return self.broker.disks_of([root] if is_path(root) else root)
 
 
 def check_ready(root: StrPath | Sequence[StrPath], options: RootOptions | None = None) -> None:

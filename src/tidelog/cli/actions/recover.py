@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from tidelog.manager.upkeep.kept_aside import KeepingFileSystem
 from tidelog.manager.upkeep.recovery import Recovered, recover_partition, recover_root
 from tidelog.storage import LOCAL, FileSystem
 from tidelog.storage.directory import is_partition
+from tidelog.storage.processes import available_cpus
 
 __all__ = ["recover_path"]
 
@@ -74,7 +74,7 @@ def recover_path(
                 fs,
                 directory,
                 recovery_point=recovery_point,
-                threads=min(os.cpu_count() or 1, 8),
+                threads=min(available_cpus(), 8),
                 tell=tell,
                 dry_run=dry_run,
                 broker=broker,

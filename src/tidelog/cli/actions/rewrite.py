@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,6 +30,7 @@ from tidelog.rewriting.rewrite import (
 from tidelog.scanning.filters import RecordFilter
 from tidelog.storage import LOCAL, atomic_write
 from tidelog.storage.directory import is_partition
+from tidelog.storage.processes import available_cpus
 from tidelog.types import Codec
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ def _as_text(evidence: Mapping[str, object]) -> str:
 def _runner(master: str | None, advance: Callable[[int], None]) -> Iterator[Runner]:
     """What runs the tasks: threads of this process, or a cluster."""
     if master is None:
-        yield threads(LOCAL, os.cpu_count() or 1, advance)
+        yield threads(LOCAL, available_cpus(), advance)
         return
     from tidelog.spark import quiet_session
     from tidelog.spark.rewriting.job import SparkRunner

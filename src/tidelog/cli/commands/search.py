@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import ExitStack
 from typing import Annotated
 
@@ -42,6 +41,7 @@ def search(
     from tidelog.cli.actions.search import COUNT_COLUMNS, count_matches, search_by_spark, search_on_threads
     from tidelog.cli.render.output import make_output
     from tidelog.cli.render.spark_progress import Reporter
+    from tidelog.storage.processes import available_cpus
 
     out = make_output(json=json)
     selection = wanted.select(spread.bounds(), corrupt)
@@ -54,7 +54,7 @@ def search(
         else:
             total = sum(task.size for task in selection.tasks())
             progress = stack.enter_context(out.progress(total, "searching"))
-            workers = threads or os.cpu_count() or 1
+            workers = threads or available_cpus()
             found = search_on_threads(selection, columns, limit, workers, progress.advance)
         code = count_matches(found, out) if count else show_records(found, lines, out, limit)
     if limit is None:

@@ -13,7 +13,6 @@ The state of a root is its newest snapshot and the log's records from there on; 
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -130,14 +129,12 @@ def write_bootstrap(
     fs: FileSystem, root: StrPath, records: Sequence[MetadataRecord], *, timestamp_ms: int
 ) -> None:
     """Replace a root's `bootstrap.checkpoint`, durably."""
-    atomic_write(
-        fs, f"{os.fspath(root)}/{BOOTSTRAP_FILE}", encode_snapshot(records, timestamp_ms=timestamp_ms)
-    )
+    atomic_write(fs, f"{root}/{BOOTSTRAP_FILE}", encode_snapshot(records, timestamp_ms=timestamp_ms))
 
 
 def read_bootstrap(fs: FileSystem, root: StrPath) -> list[MetadataRecord]:
     """The records of a root's `bootstrap.checkpoint`; none if there is no file."""
-    path = f"{os.fspath(root)}/{BOOTSTRAP_FILE}"
+    path = f"{root}/{BOOTSTRAP_FILE}"
     try:
         data = read_file(fs, path)
     except FileNotFoundError:
@@ -167,7 +164,7 @@ def read_cluster_metadata(fs: FileSystem, root: StrPath) -> ClusterMetadata:
     The log is read up to its first damage (`fault`): a broker cuts it there, wherever that is. LogError where
     a snapshot or `bootstrap.checkpoint` cannot be read.
     """
-    return _said(fs, os.fspath(root), _from_files)
+    return _said(fs, str(root), _from_files)
 
 
 def look_at_metadata(fs: FileSystem, root: StrPath) -> ClusterMetadata:

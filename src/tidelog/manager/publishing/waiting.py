@@ -6,10 +6,8 @@ A broker does not, and neither does the application that started us if it has th
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Collection, Sequence
-from pathlib import Path
 
 from tidelog.errors import LogLockedError
 from tidelog.layout.roots import check_clean, look_at
@@ -18,6 +16,7 @@ from tidelog.manager.store.opener import open_store
 from tidelog.manager.store.store import Store
 from tidelog.storage import LOCAL
 from tidelog.storage.lock import holder_of, refusal
+from tidelog.storage.processes import ancestors
 from tidelog.types import TopicPartition
 
 __all__ = ["await_free", "open_waiting"]
@@ -80,18 +79,5 @@ def _told(error: LogLockedError, roots: Sequence[str], wait_ms: int) -> LogLocke
 
 def _is_own(roots: Sequence[str]) -> bool:
     """Whether a root is held by this process or by one that it comes from."""
-    ours = _ancestors()
+    ours = ancestors()
     return any(holder_of(root) in ours for root in roots)
-
-
-def _ancestors() -> set[int]:
-    """This process, and those that started it, as far as the system tells."""
-    found, pid = set(), os.getpid()
-    while pid > 1 and pid not in found:
-        found.add(pid)
-        try:
-            stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-        except OSError:
-            break
-        pid = int(stat.rpartition(")")[2].split()[1])
-    return found

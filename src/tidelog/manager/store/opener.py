@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, overload
@@ -18,6 +17,7 @@ from tidelog.manager.store.open_options import OpenOptions
 from tidelog.manager.store.opening import open_roots
 from tidelog.manager.store.store import Store
 from tidelog.storage import LOCAL, FileSystem
+from tidelog.storage.files import is_path
 from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def open_store(
         broker = config
     else:
         broker = BrokerConfig() if config is None else BrokerConfig.read(config, fs)
-    listed = [roots] if isinstance(roots, (str, os.PathLike)) else list(roots)
+    listed = [roots] if is_path(roots) else list(roots)
     if mode not in ("r", "w"):
         raise InvalidInputError(f"mode is 'r' (read) or 'w' (read and write), not {mode!r}")
     if mode == "r":

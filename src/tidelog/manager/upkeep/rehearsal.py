@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import errno
 import itertools
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +20,7 @@ import numpy as np
 
 from tidelog.errors import InvalidIndexError
 from tidelog.storage import File, FileSystem
-from tidelog.storage.files import LARGEST_READ, DirEntry, FileStat, FileState, Mapping
+from tidelog.storage.files import LARGEST_READ, DirEntry, FileStat, FileState, Mapping, os_error
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, StrPath
@@ -242,11 +241,11 @@ class Rehearsal:
 
     def list(self, path: StrPath) -> Sequence[DirEntry]:
         """The entries of a directory, in no order."""
-        directory = os.fspath(path)
+        directory = str(path)
         with self._lock:
             made = self._directories.get(directory)
             if made is False:
-                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), directory)
+                raise os_error(errno.ENOENT, directory)
             found = {} if made else {entry.name: entry for entry in self._inner.list(directory)}
             for name, there in self._changes(directory).items():
                 found.pop(name, None)
@@ -269,20 +268,20 @@ class Rehearsal:
 
     def stat(self, path: StrPath) -> FileStat:
         """Size, modification time and kind."""
-        name = os.fspath(path)
+        name = str(path)
         with self._lock:
             if name in self._files:
                 content = self._existing(name)
                 return FileStat(content.size, content.mtime_ms, False)
             if name in self._directories:
                 if not self._directories[name]:
-                    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+                    raise os_error(errno.ENOENT, name)
                 return FileStat(0, 0, True)
             return self._inner.stat(name)
 
     def exists(self, path: StrPath) -> bool:
         """Whether the name leads to something."""
-        name = os.fspath(path)
+        name = str(path)
         with self._lock:
             if name in self._files:
                 return self._files[name] is not None
@@ -290,7 +289,7 @@ class Rehearsal:
 
     def is_link(self, path: StrPath) -> bool:
         """Whether the name is a symbolic link."""
-        name = os.fspath(path)
+        name = str(path)
         if self._follows_links or name in self._files or name in self._directories:
             return False
         return self._inner.is_link(name)
@@ -298,18 +297,18 @@ class Rehearsal:
     def set_mtime(self, path: StrPath, mtime_ms: int) -> None:
         """Set the time of last modification."""
         with self._lock:
-            self._taken(os.fspath(path)).mtime_ms = mtime_ms
+            self._taken(str(path)).mtime_ms = mtime_ms
 
     def make_directory(self, path: StrPath) -> None:
         """Make a directory."""
         with self._lock:
             if self.exists(path):
-                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), os.fspath(path))
-            self._directories[os.fspath(path)] = True
+                raise os_error(errno.EEXIST, path)
+            self._directories[str(path)] = True
 
     def open(self, path: StrPath, *, writable: bool = False, create: bool = False) -> File:
         """Open a file to read, or to read and write."""
-        name = os.fspath(path)
+        name = str(path)
         with self._lock:
             if name in self._files and (self._files[name] is not None or not create):
                 return _RehearsedFile(name, self._existing(name))
@@ -325,7 +324,7 @@ class Rehearsal:
     def _existing(self, name: str) -> _Content:
         content = self._files[name]
         if content is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+            raise os_error(errno.ENOENT, name)
         return content
 
     def _taken(self, name: str) -> _Content:
@@ -340,31 +339,31 @@ class Rehearsal:
     def rename(self, source: StrPath, target: StrPath) -> None:
         """Give a file another name; directories are not renamed here."""
         with self._lock:
-            content = self._taken(os.fspath(source))
-            self._files[os.fspath(target)] = content
-            self._files[os.fspath(source)] = None
+            content = self._taken(str(source))
+            self._files[str(target)] = content
+            self._files[str(source)] = None
 
     def link(self, source: StrPath, target: StrPath) -> None:
         """Give a file a second name."""
         with self._lock:
             if self.exists(target):
-                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), os.fspath(target))
-            self._files[os.fspath(target)] = self._taken(os.fspath(source))
+                raise os_error(errno.EEXIST, target)
+            self._files[str(target)] = self._taken(str(source))
 
     def unlink(self, path: StrPath) -> None:
         """Take a name from a file."""
-        name = os.fspath(path)
+        name = str(path)
         with self._lock:
             if not self.exists(name):
-                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+                raise os_error(errno.ENOENT, name)
             self._files[name] = None
 
     def remove_directory(self, path: StrPath) -> None:
         """Remove an empty directory."""
         with self._lock:
             if self.list(path):
-                raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), os.fspath(path))
-            self._directories[os.fspath(path)] = False
+                raise os_error(errno.ENOTEMPTY, path)
+            self._directories[str(path)] = False
 
     def sync_directory(self, path: StrPath) -> None:
         """There is no disk."""

@@ -14,7 +14,6 @@ caller (`reindex` takes it), so that tasks on other machines may do step 2.
 from __future__ import annotations
 
 import errno
-import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -42,7 +41,7 @@ from tidelog.records.batches import BatchTable, walk_batches
 from tidelog.segment.recovery import Rebuilding
 from tidelog.storage import FileSystem, atomic_write, map_file, read_file
 from tidelog.storage.directory import is_partition
-from tidelog.storage.files import parent
+from tidelog.storage.files import os_error, parent
 from tidelog.storage.names import (
     INDEX_FILES,
     META_PROPERTIES_FILE,
@@ -265,7 +264,7 @@ def _differs(fs: FileSystem, place: SegmentPlace, kind: FileKind, data: bytes) -
     path = place.path(kind)
     if kind not in place.kinds:
         if fs.exists(path):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+            raise os_error(errno.EISDIR, path)
         return kind is not FileKind.TXN_INDEX or bool(data)
     return fs.stat(path).size != len(data) or read_file(fs, path) != data
 

@@ -11,7 +11,7 @@ A group whose offsets reach too far ends the round behind those before it, as in
 
 from __future__ import annotations
 
-import os
+import secrets
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -79,7 +79,7 @@ class DistributedPasses:
         segments = _segments(round_)
         self._segments = {one.base_offset: one for one in segments}
         parts = [MapSplit(round_.log.path, round_.start, one.items) for one in pack(segments, self._share)]
-        maps = Maps(*self._memory, os.urandom(16))
+        maps = Maps(*self._memory, secrets.token_bytes(16))
         mapped: list[MappedPart] = self._run(MapWork(str(self._staging), maps), parts)
         self._met = _met(parts, mapped)
         split = MergeSplit(tuple(zip(parts, mapped, strict=True)))

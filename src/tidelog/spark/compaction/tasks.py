@@ -26,8 +26,9 @@ from tidelog.cleanup.segment_bounds import Bounded
 from tidelog.errors import IndexOffsetOverflowError, InvalidInputError
 from tidelog.index import AbortedTxn
 from tidelog.segment import SealedSegment
-from tidelog.spark.compaction.staged_segments import map_file, own_name, write_file
+from tidelog.spark.compaction.staged_segments import own_name
 from tidelog.storage import Directory
+from tidelog.storage.scratch import map_private, write_file
 
 __all__ = [
     "GroupDone",
@@ -211,7 +212,7 @@ class MergeWork:
         if mapped.file is None or merged.is_full:
             return False
         try:
-            merged.merge(map_file(mapped.file))
+            merged.merge(map_private(mapped.file))
         except InvalidInputError:  # more keys than it takes
             pass
         else:
@@ -220,7 +221,7 @@ class MergeWork:
         merged.clear()
         for file in before:
             if file is not None:
-                merged.merge(map_file(file))
+                merged.merge(map_private(file))
         return False
 
 
@@ -277,7 +278,7 @@ class RewriteWork:
         staged = own_name(self.staging, number)
         staged.mkdir()
         source, target = Directory(split.directory), Directory(staged)
-        keys = FrozenMap(map_file(self.keys))
+        keys = FrozenMap(map_private(self.keys))
         done: list[GroupDone] = []
         for group in split.groups:
             segments = [one.open(source) for one in group.segments]

@@ -6,7 +6,6 @@ makes other copies. Small partitions share a task, and its map of keys.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -20,7 +19,7 @@ from tidelog.layout.partitions import list_partition
 from tidelog.log import Log
 from tidelog.manager.store.partition import Partition
 from tidelog.segment import Segment
-from tidelog.spark.compaction.staged_segments import bring, own_name, swap_in
+from tidelog.spark.compaction.staged_segments import own_name, swap_in
 from tidelog.spark.runtime.jobs import Bin
 from tidelog.storage import LOCAL
 from tidelog.storage.names import (
@@ -31,6 +30,7 @@ from tidelog.storage.names import (
     format_segment_file,
     parse_segment_file,
 )
+from tidelog.storage.scratch import copy_file, link_or_copy
 
 __all__ = ["WholeDone", "WholeSplit", "WholeWork", "put_in_place"]
 
@@ -125,11 +125,11 @@ def _copy(source: Path, target: Path, active_base_offset: int) -> None:
         if file is not None and file.transient is not Transient.NONE:
             continue
         if file is not None and file.kind in SEGMENT_FILES and file.offset < active_base_offset:
-            bring(path, target / path.name)
+            link_or_copy(path, target / path.name)
         elif file is not None and file.kind in MAPPED_INDEXES:
             (target / path.name).touch()  # of the segment that is being written: preallocated; made anew
         elif path.is_file():
-            shutil.copy2(path, target / path.name)
+            copy_file(path, target / path.name)
 
 
 def put_in_place(partition: Partition, staged: Path) -> None:
