@@ -248,6 +248,23 @@ def test_fields_whose_names_differ_in_case_only_are_not_added_to_a_table(
     assert (rows[1]["value_invalid"], "ID" in rows[1]["value_error"]) == (raw, True)
 
 
+@pytest.mark.parametrize("format", ["delta", pytest.param("parquet", marks=SLOW)])
+def test_a_run_in_which_no_schema_is_known_goes_on(spark: SparkSession, format: str, tmp_path: Path) -> None:
+    """No subject has a version any more, and the values have no id, or an unknown one."""
+    life = Life(spark, Kind(format, tmp_path), AVRO)
+    life.schema(1, id="int")
+    (kept,) = life.write(1, {"id": 1})
+    assert life.export() == 0
+    (tmp_path / "schemas" / "orders-value" / "1.avsc").rename(tmp_path / "schemas" / "9.avsc")
+    with tidelog.open(tmp_path / "log") as store:
+        store["orders"][0].append([Record(None, key=b"none"), Record(b"bad"), Record(kept)])
+    assert life.export() == 2
+    rows = life.rows()
+    assert [one["value"] for one in rows] == [{"id": 1}, None, None, None]
+    assert [one["value_invalid"] for one in rows] == [None, None, b"bad", kept]
+    assert rows[3]["value_error"] == "schema 1 is unknown"
+
+
 LOCAL = {"type": "long", "logicalType": "local-timestamp-micros"}
 
 

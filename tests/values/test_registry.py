@@ -91,6 +91,13 @@ def test_a_server_that_is_no_registry_is_an_error(registry: Registry, tmp_path: 
         tidelog.scan(tmp_path / "data", values=Values("avro", registry.url, registry=QUICK)).read_all()
 
 
+@pytest.mark.parametrize("text", [None, 5])
+def test_an_answer_without_a_schema_is_an_error(registry: Registry, root: Path, text: object) -> None:
+    registry.schemas[8]["schema"] = text
+    with pytest.raises(SchemaRegistryError, match=f"{registry.url}.* (answers without a schema|404)"):
+        tidelog.scan(root, "orders", values=Values("avro", registry.url, registry=QUICK)).read_all()
+
+
 def test_a_registry_that_goes_away_while_values_are_read_is_an_error(
     registry: Registry, tmp_path: Path
 ) -> None:

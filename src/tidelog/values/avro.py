@@ -19,7 +19,7 @@ from tidelog.values.avro_plan import compile_plan
 from tidelog.values.avro_resolution import Fitting, lacking, limited, merge
 from tidelog.values.avro_schema import AvroType, parse_avro
 from tidelog.values.avro_types import arrow_type
-from tidelog.values.existing import ExistingColumn, choose_type, join_all
+from tidelog.values.existing import ExistingColumn, join_all
 from tidelog.values.json_reading import Misfit
 from tidelog.values.json_types import columns_type
 from tidelog.values.schemas import AVRO, Schema, SchemaSource, usable
@@ -46,14 +46,20 @@ class AvroVersions:
         self._plain = plain
         self._portable = portable
         self._existing = existing
-        found = join_all(usable(target, _parse), merge, self._type_of, existing)
-        self.type = choose_type(self._type_of(found), existing)
-        self._reader = found if existing is None else limited(found, self.type)
+        versions = usable(target, _parse, may_be_none=existing is not None)
+        joined = join_all(versions, merge, self._type_of, existing)
+        found, self.type = joined
+        self._reader = found if existing is None or found is None else limited(found, self.type)
         self._known: dict[tuple[int, str], Version | str] = {}
 
     def _type_of(self, avro: AvroType) -> pa.DataType:
         kind = arrow_type(avro, portable=self._portable)
         return columns_type(kind) if self._portable else kind
+
+    def _holds_reader(self) -> bool:
+        """Whether the column that is there and the type of all versions go together."""
+        known = self._existing
+        return known is None or self._reader is None or known.fits(self._type_of(self._reader))
 
     def __reduce__(self) -> Any:
         """Made again where it is unpickled: compiled plans stay."""
@@ -77,8 +83,7 @@ class AvroVersions:
             plan = compile_plan(writer, portable=self._portable)
         except InvalidInputError as error:
             return f"{name} cannot be used: {error}"
-        is_new = self._existing is not None and not self._existing.fits(self._type_of(self._reader))
-        if is_new or lacking(writer, self._reader) is not None:
+        if self._reader is None or lacking(writer, self._reader) is not None or not self._holds_reader():
             return _AvroVersion(AvroReader(plan), None)  # the column's type tells which values fit
         return _AvroVersion(AvroReader(plan), Fitting(writer, self._reader, self._portable))
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from tidelog.values.json_reading import Misfit
 from tidelog.values.json_types import join
 
-__all__ = ["ExistingColumn", "Widenings", "choose_type", "join_all"]
+__all__ = ["ExistingColumn", "Widenings", "join_all"]
 
 _types = pa.types
 _T = TypeVar("_T")
@@ -87,10 +87,15 @@ def join_all(
     join: Callable[[_T, _T], _T],
     arrow: Callable[[_T], pa.DataType],
     existing: ExistingColumn | None,
-) -> _T:
-    """The type of all versions, oldest first. One that does not fit the newer ones, or the column that is
-    there, is left out.
+) -> tuple[_T | None, pa.DataType]:
+    """The type of all versions, oldest first, and that of the column.
+
+    A version that does not fit the newer ones, or the column that is there, is left out. Without versions the
+    column stays as it is.
     """
+    if not kinds:
+        assert existing is not None, "there is a schema, or a column"
+        return None, existing.type
     first = [one for one in kinds if existing is None or existing.fits(arrow(one))] or kinds
     found = first[-1]
     for one in reversed(first[:-1]):
@@ -100,9 +105,4 @@ def join_all(
             continue
         if existing is None or existing.fits(arrow(both)):
             found = both
-    return found
-
-
-def choose_type(kind: pa.DataType, existing: ExistingColumn | None) -> pa.DataType:
-    """The type of a column for values of a type."""
-    return kind if existing is None else existing.grown(kind)
+    return found, arrow(found) if existing is None else existing.grown(arrow(found))

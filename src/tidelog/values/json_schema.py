@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from tidelog.errors import InvalidInputError
 from tidelog.values.decoding import ValueDecoder, ValueFormat
-from tidelog.values.existing import ExistingColumn, choose_type, join_all
+from tidelog.values.existing import ExistingColumn, join_all
 from tidelog.values.json_reading import Misfit
 from tidelog.values.json_types import columns_type, join
 from tidelog.values.schemas import JSON, Schema, SchemaSource, usable
@@ -47,8 +47,8 @@ class JsonVersions:
     ) -> None:
         """`target` are the schemas that the column holds, oldest first."""
         self._source = source
-        found = join_all(usable(target, json_type), join, columns_type, existing)
-        self.type = choose_type(columns_type(found), existing)
+        kinds = usable(target, json_type, may_be_none=existing is not None)
+        _, self.type = join_all(kinds, join, columns_type, existing)
         if not pa.types.is_struct(self.type):
             raise InvalidInputError("a JSON Schema of values must be an object with properties")
         self._version = _JsonVersion(ValueDecoder(ValueFormat.JSON, self.type))

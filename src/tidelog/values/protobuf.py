@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from tidelog.errors import InvalidInputError, MissingLibraryError
 from tidelog.values.conforming import conform
-from tidelog.values.existing import ExistingColumn, choose_type, join_all
+from tidelog.values.existing import ExistingColumn, join_all
 from tidelog.values.json_reading import Misfit
 from tidelog.values.json_types import columns_type, join
 from tidelog.values.schemas import PROTOBUF, Schema, SchemaSource, usable
@@ -54,9 +54,10 @@ class ProtobufVersions:
         self._given = (source, list(target), plain, existing)
         self._files: dict[Schema, _File] = {}
         self._known: dict[tuple[int, str], Version | str] = {}
-        kinds = usable(target, lambda one: self._file(one).message((0,)).type)
-        found = join_all(kinds, join, columns_type, existing)
-        self.type = choose_type(columns_type(found), existing)
+        kinds = usable(
+            target, lambda one: self._file(one).message((0,)).type, may_be_none=existing is not None
+        )
+        _, self.type = join_all(kinds, join, columns_type, existing)
 
     def __reduce__(self) -> Any:
         """Made again where it is unpickled."""

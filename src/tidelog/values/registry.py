@@ -65,9 +65,15 @@ class RegistrySchemas:
         return found
 
     def _schema(self, found: Any, number: int) -> Schema:
-        return Schema(
-            found.schema_type or AVRO, found.schema_str, number, tuple(self._references(found).items())
-        )
+        text = self._text(found)
+        return Schema(found.schema_type or AVRO, text, number, tuple(self._references(found).items()))
+
+    def _text(self, schema: Any) -> str:
+        """The text of a schema; the client takes answers without one."""
+        text = schema.schema_str
+        if not isinstance(text, str):
+            raise SchemaRegistryError(f"{self.url} answers without a schema: {text!r:.80}; check the URL")
+        return text
 
     def _references(self, schema: Any) -> dict[str, str]:
         """The texts of what a schema refers to, and so on, by name."""
@@ -86,7 +92,7 @@ class RegistrySchemas:
                 raise SchemaRegistryError(
                     f"{self.url} has no version {one.version} of {one.subject}, which a schema refers to"
                 )
-            texts[one.name] = found.schema.schema_str
+            texts[one.name] = self._text(found.schema)
             waiting += found.schema.references or ()
         return texts
 

@@ -102,7 +102,7 @@ def _is_id(name: str) -> bool:
     return stem.isascii() and stem.isdigit()
 
 
-def usable(schemas: Sequence[Schema], read: Callable[[Schema], _T]) -> list[_T]:
+def usable(schemas: Sequence[Schema], read: Callable[[Schema], _T], *, may_be_none: bool = False) -> list[_T]:
     """What is read of schemas, without those that cannot be used; InvalidInputError if that is none.
 
     A registry takes schemas that are of no use here. They concern the values that were written with them.
@@ -113,7 +113,7 @@ def usable(schemas: Sequence[Schema], read: Callable[[Schema], _T]) -> list[_T]:
             found.append(read(one))
         except InvalidInputError as error:
             refused = error
-    if refused is not None and not found:
+    if refused is not None and not found and not may_be_none:
         raise refused
     return found
 

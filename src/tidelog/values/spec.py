@@ -105,7 +105,7 @@ class Values:
         target = [one for versions in known.values() for one in versions]
         if not target:
             target = _by_ids(source, seen())
-        if not target:
+        if not target and existing is None:
             where = self._where(topics[0] if topics else "", column)
             raise InvalidInputError(f"{where}, nor of ids that the values have")
         plain = {topic: versions[-1] for topic, versions in known.items()}
