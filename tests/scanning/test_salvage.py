@@ -84,10 +84,16 @@ def test_ground_truth_of_many(first: int, tmp_path: Path) -> None:
     check_seeds(range(first, first + 100), tmp_path)
 
 
-@pytest.mark.parametrize("seed", [210, 70692, 810146, 811323, 811598, 812169, 820142, 820353, 821979])
+FOUND = [210, 70692, 810146, 811323, 811598, 811936, 812169, 820142, 820353, 821979]
+FOUND += [850709, 930817, 942975, 944866, 945799, 946606, 946628, 949767, 952392]
+
+
+@pytest.mark.parametrize("seed", FOUND)
 def test_found_damages(seed: int, tmp_path: Path) -> None:
     """Stale copies of whole batches, one of which is larger than what is left of the originals; a part of a
-    stale compressed message; an offset that leaps where the index tells what it was.
+    stale compressed message; an offset that leaps where the index tells what it was; batches in a damaged
+    value that are larger than the log's next one, or leave room for as many offsets as it has; a stale copy
+    of a header before its batch.
     """
     check_seeds(range(seed, seed + 1), tmp_path)
 

@@ -82,4 +82,4 @@ def test_what_does_not_grow_or_is_cut_short_tells_nothing() -> None:
     for data in (bytes(80), index((2, 2))[:7], b"", b"noise that is no index"):
         assert met(data, 0, 1, 1 << 20).contradicts(2 * SIZE, 1 << 20, 3 * SIZE) is None
     runs = np.array([[0, 10, 0, 1, 1], [10, 40, 2, 3, 1]], np.int64)
-    assert IndexWitness(b"", 0).weights(runs) == [10, 30]
+    assert IndexWitness(b"", 0).weights(runs, runs[:, 1] - runs[:, 0]) == [10, 30]

@@ -9,6 +9,7 @@ tells:
 2. Else, if a v2 header has as many records as offsets, these are right: what lies before the end that it
    claims and has one of its offsets is in the batch, for the next one has later offsets. What goes on past
    both that end and its offsets is the log: the header is a stale copy, or the rest of its batch is gone.
+3. No batch is in a value of itself: a header that is the same as that of the found batch is a stale copy.
 
 Nothing tells where the length is wrong and cleaning has left holes in the damaged batch, or the end that it
 claims lies before what was found.
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = ["HEAD_BYTES", "is_nested"]
+__all__ = ["HEAD_BYTES", "has_header", "is_nested"]
 
 HEAD_BYTES = 61
 """The size of a v2 header."""
@@ -45,7 +46,7 @@ def is_nested(
     begins.
     """
     damaged = read(position)
-    if len(damaged) < HEAD_BYTES:
+    if len(damaged) < HEAD_BYTES or damaged == read(found.start):
         return False
     goes_on_at = _followed(read, position, found, goes_on)
     if goes_on_at is not None:
@@ -60,6 +61,15 @@ def is_nested(
     if found.stop > end and offsets.stop - 1 > last:
         return False
     return last - base + 1 == count and expected <= base <= offsets.start <= last
+
+
+def has_header(head: bytes, room: int) -> bool:
+    """Whether bytes can be a header, sound or damaged, of a batch with so much room for it.
+
+    Its base offset may be anything: no checksum covers it.
+    """
+    length = int.from_bytes(head[8:_OVERHEAD], "big", signed=True)
+    return len(head) > _MAGIC_AT and head[_MAGIC_AT] <= 2 and _LEAST_LENGTH <= length <= room - _OVERHEAD
 
 
 def _followed(

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from tidelog.errors import CorruptRecordError
 from tidelog.records.decode import decode_batches
-from tidelog.records.nesting import HEAD_BYTES, is_nested
+from tidelog.records.nesting import HEAD_BYTES, has_header, is_nested
 from tidelog.records.resync import walk_sound
 from tidelog.records.windows import ByteSource, Window
 from tidelog.scanning.witness import IndexWitness
@@ -179,7 +179,9 @@ def survey_segment(
         else:
             damage.append(found)
     all_runs = _without_nested(runs, source, end, floor)
-    kept = _choose(all_runs, witness.weights(all_runs), floor)
+    kept = np.ones(len(all_runs), np.bool_)
+    if (all_runs[1:, 2] <= all_runs[:-1, 3]).any():
+        kept = _choose(all_runs, witness.weights(all_runs, _counted_bytes(all_runs, source, end)), floor)
     for start, _, first, last, _ in all_runs[~kept].tolist():
         runs.reasons[start] = f"offsets {first} to {last} contradict those of the batches around them"
     for one in damage:
@@ -249,10 +251,22 @@ def _gaps(
             position, offset = one.end, one.last_offset + 1
 
 
+def _counted_bytes(runs: Int64s, source: ByteSource, end: int) -> Int64s:
+    """How many bytes of each run count: half of them if no batch, sound or damaged, follows it.
+
+    A batch of the log is followed by the header of the next one, unless that is damaged. A batch in a value
+    is followed by the rest of its record.
+    """
+    starts, ends = runs[:, 0], runs[:, 1]
+    goes_on = np.isin(ends, starts) | (ends == end)
+    for at in np.flatnonzero(~goes_on).tolist():
+        after = int(ends[at])
+        goes_on[at] = has_header(bytes(source.read(after, HEAD_BYTES)), end - after)
+    return np.where(goes_on, ends - starts, (ends - starts) // 2)
+
+
 def _choose(runs: Int64s, weights: Sequence[int], floor: int) -> npt.NDArray[np.bool_]:
     """Which runs to keep, so that offsets grow and the most weight stays."""
-    if not len(runs) or (runs[1:, 2] > runs[:-1, 3]).all():
-        return np.ones(len(runs), np.bool_)
     rows = runs.tolist()
     lasts = sorted({row[3] for row in rows})
     best: list[int] = []
@@ -293,5 +307,6 @@ def _best_below(tree: list[int], best: list[int], count: int) -> int:
 
 
 def _fits(left: list[int], out: list[int], right: list[int]) -> bool:
-    """Whether a batch, left out, would fill the offsets between its neighbours exactly."""
-    return out[4] == 1 and left[3] < right[2] and right[2] - left[3] - 1 == out[3] - out[2] + 1
+    """Whether a batch between two that it touches, left out, would fill the offsets between them exactly."""
+    is_between = out[4] == 1 and left[1] == out[0] and out[1] == right[0]
+    return is_between and left[3] < right[2] and right[2] - left[3] - 1 == out[3] - out[2] + 1

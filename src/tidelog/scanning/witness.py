@@ -10,7 +10,8 @@ was written apart from the log: an entry is the last offset of a batch and its p
    has bytes: no other batch of it can have been moved there.
 3. Where runs of batches contradict each other, those with a confirmed entry outdo those without. Bytes that
    were put in or taken out move what comes behind them; so of the others, those count less that lie further
-   from where the index has their offsets.
+   from where the index has their offsets, and next to nothing if a later entry is confirmed: then nothing
+   has been moved there.
 
 An index of which nothing is confirmed tells nothing: it may be damaged itself.
 """
@@ -80,9 +81,11 @@ class IndexWitness:
         told = int(self._offsets[at])
         return told if self._confirmed[at + 1 :].any() or abs(last - told) > end else None
 
-    def weights(self, runs: Int64s) -> list[int]:
-        """How much each run counts: its bytes, less far from its place, more with a confirmed entry."""
-        sizes = runs[:, 1] - runs[:, 0]
+    def weights(self, runs: Int64s, sizes: Int64s) -> list[int]:
+        """How much each run counts: its bytes, less far from its place, more with a confirmed entry.
+
+        `sizes` are the bytes of each run that count.
+        """
         if not self._confirmed.any() or self._denied.sum() > self._confirmed.sum():
             return [int(size) for size in sizes]
         at = self._offsets.searchsorted(runs[:, 2])
@@ -91,5 +94,7 @@ class IndexWitness:
         away = np.maximum(np.maximum(lowest - runs[:, 0], runs[:, 0] - highest), 0)
         there = self._positions[self._confirmed]
         is_there = there.searchsorted(runs[:, 1]) > there.searchsorted(runs[:, 0])
-        weights = np.maximum(sizes * _NEAR_BYTES // (_NEAR_BYTES + away), 1) + is_there * int(sizes.sum())
+        is_stale = (away > 0) & (runs[:, 1] <= there[-1])
+        counted = np.where(is_stale, 1, np.maximum(sizes * _NEAR_BYTES // (_NEAR_BYTES + away), 1))
+        weights = counted + is_there * int(sizes.sum())
         return [int(one) for one in weights]
