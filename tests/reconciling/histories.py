@@ -130,7 +130,19 @@ class Cluster:
 
     @property
     def truth(self) -> list[Batch]:
-        return self.leader.batches
+        """What the last leader has; below a gap, what those have whose history goes on there.
+
+        The leader was a follower then, and only what lies above the log start was cut off (`_diverge`).
+        """
+        found = self.leader.batches
+        for number in range(len(found) - 1, 0, -1):
+            if found[number - 1].last + 1 == found[number].base:
+                continue
+            for one in self.replicas:
+                at = next((n for n, each in enumerate(one.batches) if each == found[number]), 0)
+                if at and one.batches[at - 1].last + 1 == found[number].base:
+                    return one.batches[:at] + found[number:]
+        return found
 
     def run(self, steps: int) -> None:
         """Let things happen."""
