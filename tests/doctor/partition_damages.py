@@ -265,6 +265,13 @@ PARTITION_DAMAGES = [
         lambda root: hide(log(root, number=1)),
         starts=os.geteuid() == 0,
     ),
+    Damage(
+        "directory-nobody-may-write",
+        Kind.PERMISSION,
+        WARNING if os.geteuid() == 0 else FATAL,
+        lambda root: (root / "golden-none-0").chmod(0o555),
+        starts=os.geteuid() == 0,
+    ),
     # ---- nothing is broken, but a broker does what may surprise
     Damage(
         "hanging-transaction",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -215,3 +216,35 @@ def test_a_lost_identity_gets_the_directory_id_of_the_metadata(root: Path) -> No
     run("fix", root, other, "--apply")
     (line,) = [line for line in wanted.splitlines() if line.startswith("directory.id")]
     assert line.replace("\\", "") in (other / "meta.properties").read_text().replace("\\", "")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may write into a root that nobody may write")
+def test_a_root_of_a_read_only_copy_is_mended_and_given_back(root: Path) -> None:
+    (root / ".lock").touch()
+    for path in (root, *root.rglob("*")):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    before = without_lock(str(root)), root.stat().st_mode
+    shown = run("fix", root)
+    assert "more, which --plan and --json name" in shown.out
+    assert run("fix", root, "--apply").code == 0
+    assert root.stat().st_mode & 0o777 == 0o755
+    assert run("doctor", root).code == 0
+    undone = run("fix", root, "--undo")
+    assert undone.code == 0, undone.err
+    assert (without_lock(str(root)), root.stat().st_mode) == before
+
+
+def test_a_directory_that_goes_is_not_mended_as_well(root: Path) -> None:
+    """What a move between disks was filling has the partition's own damage."""
+    future = root / f"golden-none-0.{'a' * 32}-future"
+    flip(log(root, number=1), 100)
+    shutil.copytree(root / "golden-none-0", future)
+    (root / ".lock").touch()
+    before = without_lock(str(root))
+    done = run("fix", root, "--apply", "--json")
+    assert done.code == 0, done.err
+    titles = [json.loads(line)["title"] for line in done.lines]
+    assert [title for title in titles if "in order" in title] == ["bring golden-none-0 in order"]
+    assert run("doctor", root, "--quiet").code == 0
+    assert run("fix", root, "--undo").code == 0
+    assert without_lock(str(root)) == before

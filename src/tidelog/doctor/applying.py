@@ -63,6 +63,8 @@ def apply_actions(fs: FileSystem, root: str, actions: Iterable[Action], run: str
             above = parent(path) if "/" in path else ""
             if path and not above.startswith("..") and fs.exists(manifest.at(above)):
                 manifest.directories.setdefault(above, read_attributes(fs, manifest.at(above)))
+        if one.act is Act.MODE and one.before is not None and fs.stat(manifest.at(one.path)).is_directory:
+            manifest.directories.setdefault(one.path, one.before)
     write_manifest(fs, manifest)
     for action, one in zip(todo, manifest.kept, strict=True):
         _DO[one.act](fs, manifest, one, action)
@@ -110,7 +112,9 @@ def _kept(fs: FileSystem, root: str, run: str, number: int, action: Action, rena
 
 
 def _below(root: str, path: str) -> str:
-    """A path from the root on; what lies beside the root begins with `..`."""
+    """A path from the root on, empty for the root; what lies beside the root begins with `..`."""
+    if path == root:
+        return ""
     if path.startswith(f"{root}/"):
         return path[len(root) + 1 :]
     return f"../{path[len(parent(root).rstrip('/')) + 1 :]}"
@@ -350,7 +354,8 @@ def _undo_rename(fs: FileSystem, manifest: Manifest, one: Kept) -> None:
 
 
 def _undo_mode(fs: FileSystem, manifest: Manifest, one: Kept) -> None:
-    if fs.exists(manifest.at(one.path)):
+    """A directory has to be writable until nothing is kept in it any more: `_forget` restores it."""
+    if one.path not in manifest.directories and fs.exists(manifest.at(one.path)):
         _restore(fs, manifest.at(one.path), one.before)
 
 

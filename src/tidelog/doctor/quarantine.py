@@ -64,7 +64,7 @@ class RunState(enum.Enum):
 
 @dataclass(slots=True)
 class Kept:
-    """One change, as it can be undone. Paths begin at the root."""
+    """One change, as it can be undone. Paths begin at the root, which is empty."""
 
     act: Act
     path: str
@@ -171,6 +171,8 @@ def _sizes(told: dict[str, Any]) -> dict[str, int]:
 def _kept(root: str, run: str, number: int, told: dict[str, Any]) -> Kept:
     before, target_before = told["before"], told["target_before"]
     act, path = Act(told["act"]), _inside(told["path"])
+    if not path and act is not Act.MODE:
+        raise ValueError("the root itself is neither renamed nor replaced")
     target = _inside(told["target"], beside=True) if act is Act.RENAME else ""
     ours = place_for(root, target or path, run, number)
     if told["place"] not in ({ours, ""} if act is Act.RENAME else {ours}):

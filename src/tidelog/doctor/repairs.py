@@ -68,6 +68,7 @@ def plan_repairs(fs: FileSystem, examination: Examination) -> Plan:
     steps: list[Step] = []
     for disk in broker.disks:
         going = {one.path for one in disk.live if _leaves(broker, one)}
+        blocking = {one.path for one in disk.directories if blocks_start(broker, one)}
         steps += _permissions(fs, disk)
         findings = next(one.findings for one in examination.roots if one.path == disk.path)
         steps += _identity(broker, disk, findings)
@@ -76,7 +77,7 @@ def plan_repairs(fs: FileSystem, examination: Examination) -> Plan:
         steps += _directories(fs, broker, disk, going)
         mended: dict[TopicPartition, Mended] = {}
         for one in disk.directories:
-            if one.path in examination.examined and one.path not in going:
+            if one.path in examination.examined and one.path not in going | blocking:
                 steps += _topic_id(broker, disk, one)
                 steps += _partition(fs, examination, disk, one, mended)
         steps += _checkpoints(fs, examination, disk, mended)

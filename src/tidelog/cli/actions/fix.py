@@ -36,6 +36,9 @@ _STEPS = (
     Column("undo", "UNDO", folds=True, optional=True),
 )
 
+_MOST_FILES = 30
+"""Of one step, in a table for people."""
+
 
 def _roots(paths: Sequence[Path], properties: Path | None) -> tuple[list[str], RootOptions]:
     options = RootOptions(properties)
@@ -69,7 +72,7 @@ def fix_roots(
                 now_ms=now_ms if saved is None else saved["now_ms"],
                 advance=progress.advance,
             )
-    output.table(_STEPS, _rows(plan, roots))
+    output.table(_STEPS, _rows(plan, None if output.json else _MOST_FILES))
     left = sum(not step.actions for step in plan.steps)
     done = len(plan.steps) - left
     if apply:
@@ -87,18 +90,20 @@ def fix_roots(
     return FOUND_WRONG if left else 0
 
 
-def _rows(plan: Plan, roots: Sequence[str]) -> Iterator[Sequence[Cell]]:
+def _rows(plan: Plan, most: int | None) -> Iterator[Sequence[Cell]]:
     for number, step in enumerate(plan.steps, 1):
-        yield number, step.title, step.why, _files(step), step.lost or None, step.undo or None
+        yield number, step.title, step.why, _files(step, most), step.lost or None, step.undo or None
 
 
-def _files(step: Step) -> str | None:
-    """The files of a step, with what is done to each."""
+def _files(step: Step, most: int | None) -> str | None:
+    """The first files of a step, or all, with what is done to each."""
     told = []
-    for action in step.actions:
+    for action in step.actions[:most]:
         path = action.path.removeprefix(f"{step.root}/")
         target = action.target.removeprefix(f"{step.root}/")
         told.append(f"{action.act.value} {path}" + (f" to {target}" if target else ""))
+    if len(told) < len(step.actions):
+        told.append(f"{len(step.actions) - len(told)} more, which --plan and --json name")
     return "; ".join(told) or None
 
 
