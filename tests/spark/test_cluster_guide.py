@@ -24,7 +24,9 @@ def daemons(tmp_path: Path) -> Iterator[list[Path]]:
     yield files
     for file in files:
         with contextlib.suppress(OSError, ValueError):
-            os.kill(int(file.read_text()), signal.SIGKILL)
+            pid = int(file.read_text())
+            if b"org.apache.spark.deploy" in Path(f"/proc/{pid}/cmdline").read_bytes():  # ids are used again
+                os.kill(pid, signal.SIGKILL)
 
 
 @pytest.mark.slow
