@@ -9,7 +9,7 @@
     profiling    what is in topics, by hour              pipeline     jobs one after the other
 
 `pyspark` is an extra; nothing here is imported before it is used. Importing this package makes Spark's
-processes run this interpreter (`runtime.sessions`).
+processes run this interpreter (`runtime.sessions`), and its idle workers end quietly (`runtime.workers`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tidelog.spark.runtime.sessions import choose_python
+from tidelog.spark.runtime.workers import end_quietly_when_idle
 
 if TYPE_CHECKING:
     from tidelog.spark.compaction.job import compact
@@ -81,6 +82,7 @@ _LAZY = {
 
 
 choose_python()
+end_quietly_when_idle()
 
 
 def __getattr__(name: str) -> Any:
