@@ -34,8 +34,8 @@ TASKS: Mapping[str, Mapping[str, str]] = {
         "recover": "Recover logs after a crash, as Kafka does.",
         "reindex": "Rebuild indexes from the log.",
         "salvage": "Copy all sound batches to a new root.",
-        "reconcile": "Make the copies of replicas into one log.",
-        "tidy": "Rename directories of no topic to -stray.",
+        "reconcile": "Merge the copies of replicas into one log.",
+        "tidy": "Rename directories without a topic to -stray.",
         "unstray": "Give -stray directories their names back.",
     },
     "Change": {

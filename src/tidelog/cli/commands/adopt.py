@@ -40,7 +40,7 @@ def adopt(
         bool, Option("--groups", help="Also copy the offsets that groups have committed for the topic.")
     ] = False,
     fill: Annotated[
-        bool, Option("--fill", help="Create the partitions that SRC does not have, empty.")
+        bool, Option("--fill", help="Create empty partitions for those that SRC does not have.")
     ] = False,
     dry_run: Annotated[bool, Option("--dry-run", help="Only show what would be done.")] = False,
     server_properties: ServerProperties = None,

@@ -82,8 +82,8 @@ def append(
     """Append records from text lines, JSON lines or Parquet.
 
     No broker may be running on the root. Other topics are not touched. A root that was not closed cleanly is
-    refused: run tidelog recover first. If the input cannot be read further, the command stops; the blocks
-    before are appended and counted.
+    refused: run tidelog recover first. If the input cannot be read to its end, the command stops; the blocks
+    before that are appended and counted.
     """
     from tidelog.cli.actions.append import Destination, append_records, parse_codec
     from tidelog.cli.actions.inputs import InputOptions

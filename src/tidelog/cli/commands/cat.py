@@ -27,10 +27,10 @@ def cat(
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Print records: a value a line, or JSON (--json), or hex (--format hex).
+    """Print records: one value per line, or JSON (--json), or hex (--format hex).
 
     Partitions are printed one after the other. Files are only read; a broker may be writing to them. With
-    --corrupt stop or skip, what is left out is told on standard error, and the exit code is 1.
+    --corrupt stop or skip, what is left out is reported on standard error, and the exit code is 1.
     """
     if limit is not None and last is not None:
         raise BadParameter("choose --limit or --last")

@@ -37,8 +37,8 @@ def compact(
 
     The active segment is rolled first, so that everything up to the last stable offset is compacted. No
     broker may be running on the root. Topics whose cleanup.policy is not compact are not touched. A directory
-    whose topic is in no metadata is compacted: naming it counts as consent. With --spark, the tasks of a
-    cluster compact the partitions, several tasks a large one; all workers must reach the root.
+    whose topic is in no metadata is compacted: naming it counts as consent. With --spark, tasks on a cluster
+    compact the partitions; a large partition takes several tasks. All workers must reach the root.
     """
     from tidelog.cli.actions.compact import compact_path
     from tidelog.cli.actions.loading import RootOptions

@@ -17,7 +17,7 @@ def copy(
     target: Annotated[Path, Argument(metavar="DST_PARTITION", help="A new directory <topic>-<partition>.")],
     config: Annotated[
         list[str] | None,
-        Option("--config", metavar="KEY=VALUE", help="A topic config of the copy, as in Kafka."),
+        Option("--config", metavar="KEY=VALUE", help="A topic config for the copy."),
     ] = None,
     roll_by_config: Annotated[
         bool, Option("--roll-by-config", help="Roll segments by the config, not where the source does.")

@@ -28,9 +28,9 @@ def doctor(
 ) -> None:
     """Say whether a stock Kafka 4.3 starts on these disks, and what it would do first. Nothing is changed.
 
-    It names what Kafka would truncate, rebuild, rename to -stray or delete, how much its recovery would
-    read, and what else is wrong, with what to do. Several PATHs are the disks of one broker. The exit code
-    is 0 if nothing is damaged or lost, 1 if something is or the broker would not start.
+    It lists what Kafka would truncate, rebuild, rename to -stray or delete, how much its recovery would read,
+    and what else is wrong and how to mend it. Several PATHs are the disks of one broker. The exit code is 0
+    if nothing is damaged or lost, 1 if something is or the broker would not start.
     """
     from tidelog.cli.actions.doctor import examine_paths
     from tidelog.cli.render.output import make_output

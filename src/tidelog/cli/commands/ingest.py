@@ -70,8 +70,8 @@ def ingest(
 ) -> None:
     """Write files or a table into topics, exactly once.
 
-    Each run continues where the last one ended or was killed. Of a Delta or Iceberg table (SRC is its path,
-    or CATALOG.NAMESPACE.TABLE) a run takes the rows that were added since.
+    Each run continues where the last one ended or was killed. From a Delta or Iceberg table (SRC is its path,
+    or CATALOG.NAMESPACE.TABLE), a run takes the rows that were added since the last one.
     """
     from tidelog.cli.actions.directories import parse_settings
     from tidelog.cli.render.output import make_output

@@ -34,7 +34,7 @@ def reconcile(
         Option(
             "--losers",
             metavar="DIR",
-            help="A new directory for records that an election has cut off, as logs.",
+            help="A new directory for logs with the records that an election cut off.",
         ),
     ] = None,
     node_id: Annotated[
@@ -45,9 +45,9 @@ def reconcile(
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Make the copies of several replicas into the one log that leader epochs and checksums justify.
+    """Merge the copies of several replicas into one log, by leader epochs and checksums.
 
-    Each record is there once, at its offset. The report says which offsets come from which copy and why,
+    Each record appears once, at its offset. The report says which offsets come from which copy and why,
     where copies diverge, and what is lost. The sources are only read: no broker may be writing to them. The
     exit code is 1 if records are lost that were committed.
     """

@@ -36,7 +36,9 @@ class Which:
     ] = None
     keys_from: Annotated[
         Path | None,
-        Option("--keys-from", metavar="FILE", help="Records with one of the keys in this file, one a line."),
+        Option(
+            "--keys-from", metavar="FILE", help="Records with one of the keys in this file, one per line."
+        ),
     ] = None
     keys_hex: Annotated[bool, Option("--keys-hex", help="Keys are given as hexadecimal digits.")] = False
     key_match: KeyMatch = None
@@ -77,12 +79,10 @@ class What:
     upgrade: Annotated[bool, Option("--upgrade", help="Write messages of magic 0 and 1 as magic 2.")] = False
     earliest: Annotated[
         str | None,
-        Option(
-            "--earliest", metavar="TIME", help="Give records that are older, or have no timestamp, this one."
-        ),
+        Option("--earliest", metavar="TIME", help="Raise earlier and missing timestamps to this one."),
     ] = None
     latest: Annotated[
-        str | None, Option("--latest", metavar="TIME", help="Give records that are younger this timestamp.")
+        str | None, Option("--latest", metavar="TIME", help="Lower later timestamps to this one.")
     ] = None
 
     def edits(self, which: Which) -> Edits:
@@ -110,7 +110,7 @@ def rewrite(
         Option(
             "--manifest",
             metavar="FILE",
-            help="Write what was done as JSON: digests before and after, counts, offsets; no contents.",
+            help="Write a JSON manifest: digests, counts and offsets, without keys, values or headers.",
         ),
     ] = None,
     server_properties: ServerProperties = None,

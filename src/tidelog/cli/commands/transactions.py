@@ -14,9 +14,7 @@ __all__ = ["transactions"]
 def transactions(
     paths: Annotated[list[str], Argument(metavar="PATH", help="Roots (log.dirs) or partition directories.")],
     aborted: Annotated[bool, Option("--aborted", help="Also list aborted transactions.")] = False,
-    producer: Annotated[
-        int | None, Option("--producer", metavar="ID", help="Only of this producer id.")
-    ] = None,
+    producer: Annotated[int | None, Option("--producer", metavar="ID", help="Only this producer id.")] = None,
     json: Json = False,
     debug: Debug = False,
 ) -> None:

@@ -28,7 +28,7 @@ def ui(
         Option(
             "--avro-schema",
             metavar="[TOPIC=]FILE",
-            help="The schema of values, of one topic or of all others.",
+            help="The schema of values, for one topic or for all without one of their own.",
         ),
     ] = None,
     open: Annotated[

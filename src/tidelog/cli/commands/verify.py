@@ -21,8 +21,8 @@ def verify(
 ) -> None:
     """Check logs, indexes, snapshots, leader epochs and checkpoints. Nothing is changed.
 
-    The exit code is 0 if all is sound, 1 if there is damage. Notes are not damage: they are about leftovers
-    of a crash that the next opening removes, and directories that are not Kafka's.
+    The exit code is 0 if all is sound, 1 if there is damage. Notes are not damage: they report leftovers of a
+    crash, which the next start removes, and directories that do not belong to Kafka.
     """
     from tidelog.cli.actions.verify import verify_path
     from tidelog.cli.render.output import make_output
