@@ -100,9 +100,9 @@ class Log(LogReader):
         `clean` says that it was closed cleanly, so that it needs no recovery; without it, everything past
         `recovery_point` is checked and rebuilt. `log_start_offset` and `high_watermark` (None: the log start)
         are the root's checkpoints'. `now_ms` is the clock, `seed` makes `segment.jitter.ms` repeatable. A
-        `topic_id` is written to `partition.metadata`, or must be the one that is there. `recovered` is told
-        the size of each segment that was checked and rebuilt. Damage below the recovery point is left as it
-        is, and indexes there are looked at; `as_kafka` does no better than Kafka, to foresee what it does.
+        `topic_id` is written to `partition.metadata`, or must be the one that is there. `recovered` is called
+        with the size of each segment that was checked and rebuilt. Damage below the recovery point is left as
+        it is; indexes there are checked. With `as_kafka` it does only what Kafka does, to forecast a broker.
         """
         config = LogConfig() if config is None else config
         path = Path(path).absolute()
@@ -222,8 +222,8 @@ class Log(LogReader):
     ) -> AppendResult:
         """Append records: encoded batches, Arrow columns, or `Record`s. Returns their offsets.
 
-        Batches get their offsets here. `options` are those of `encode_batches`, for records that are no
-        batches yet. An append that breaks a rule is refused as a whole. Batches that their producer has sent
+        Batches get their offsets here. `options` are those of `encode_batches`, for records that are not
+        encoded yet. An append that breaks a rule is refused as a whole. Batches that their producer has sent
         before are not written again: the result has the offsets of their first append. `transaction_version`
         is needed for a coordinator's markers.
         """
@@ -239,7 +239,7 @@ class Log(LogReader):
         transaction_version: int,
         options: AppendOptions,
     ) -> AppendResult:
-        """As `append_as_leader`, and what is appended is replicated: the high watermark follows."""
+        """Like `append_as_leader`; there is no other replica, so the high watermark follows."""
         if type(records) is bytes and origin is _CLIENT and not options and self._short_way is not None:
             appended: AppendResult | None = self._short_way.append(records, leader_epoch, True)
             if appended is not None:
@@ -272,8 +272,8 @@ class Log(LogReader):
     def flush(self, *, active: bool = True) -> None:
         """Wait until everything is on the disk; without `active`, an empty active segment is left out.
 
-        LogOfflineError if that failed. From then on, only what was on the disk before is safe: the log takes
-        no more appends, and must be recovered.
+        Raises LogOfflineError if that fails. From then on, only what was on the disk before is safe: the log
+        takes no more appends, and must be recovered.
         """
         flushing.flush(self._state, active=active)
 
@@ -301,14 +301,14 @@ class Log(LogReader):
             return deletion.delete_segments(self._state, segments)
 
     def replace_segments(self, new: Sequence[SealedSegment], old: Sequence[Segment]) -> None:
-        """Put `new`, complete as `.cleaned` files, in the place of `old`, whatever happens on the way."""
+        """Replace `old` by `new`, complete as `.cleaned` files. After a crash, the next open finishes it."""
         with self._state.lock:
             self._state.check_writable()
             deletion.replace_segments(self._state, new, old)
 
     def split_overflowed_segment(self, segment: Segment) -> list[SealedSegment]:
-        """Cut a sealed segment whose offsets reach too far from its base offset (`has_overflow`) into some
-        that can be indexed, which take its place; the parts.
+        """Split a sealed segment whose offsets reach too far from its base offset (`has_overflow`) into
+        segments that can be indexed. Returns them.
         """
         with self._state.lock:
             self._state.check_writable()

@@ -70,14 +70,14 @@ def scan(
     past the last stable offset.
 
     `values` and `keys` decode Avro, Protobuf and JSON under a JSON Schema: the column then has its schema's
-    type, and two more follow it, `value_invalid` with what did not decode, whole, and `value_error` with the
-    reason.
+    type, and two more follow it: `value_invalid` with the bytes that did not decode, and `value_error` with
+    the reason.
 
     The result is read once; DuckDB, Polars and pandas take it as it is. Files are only read; a log that is
     being written is read up to its last whole batch. If a file is damaged, you get the records before the
     damage, then CorruptRecordError; with `corrupt="stop"` the partition ends there, and with `corrupt="skip"`
-    reading continues at the next sound batch. `on_loss` is then told each `Loss`, in the order of reading:
-    `losses.append` collects them; without it they are logged as warnings. DataLossError means that the log
+    reading continues at the next sound batch. `on_loss` is then called with each `Loss`, in the order of
+    reading; by default, losses are logged as warnings. DataLossError means that the log
     was truncated, compacted or deleted while it was read (scan again), or that a crash cut a compaction short
     (recover it first; `corrupt="skip"` reads the rest).
     """

@@ -1,7 +1,7 @@
 """Records to append, from a file or standard input, as Arrow batches.
 
-    lines     one value a line; with a key separator, a key before its first occurrence
-    json      one object a line, as `tidelog cat --json` prints them: key, value, headers (pairs), timestamp
+    lines     one value per line; with a key separator, a key before its first occurrence
+    json      one object per line, as `tidelog cat --json` prints them: key, value, headers (pairs), timestamp
               (ms); other members are passed over, control records left out; payloads are text, or
               {"base64": ...}, or all of them base64, as `tidelog dump --json` has them
     parquet   columns key, value, timestamp and headers, of any kind that can be written; others that records

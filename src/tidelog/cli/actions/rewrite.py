@@ -63,7 +63,7 @@ def make_edits(which: Which, what: What) -> Edits:
         lines = [line.removesuffix(b"\r") for line in which.keys_from.read_bytes().split(b"\n")]
         keys += [_key(line.decode("latin-1"), True) if which.keys_hex else line for line in lines if line]
         if not keys:
-            raise UsageError(f"{which.keys_from} has no keys: give one a line")
+            raise UsageError(f"{which.keys_from} has no keys: give one per line")
     wanted = RecordFilter(
         None,
         which.key_match,

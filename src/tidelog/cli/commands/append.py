@@ -38,7 +38,7 @@ Format = Annotated[
     Option(
         "--format",
         metavar="HOW",
-        help="lines (one value a line), json (objects with key, value, headers, timestamp) or parquet.",
+        help="lines (one value per line), json (objects with key, value, headers, timestamp) or parquet.",
     ),
 ]
 KeySeparator = Annotated[

@@ -1,6 +1,6 @@
 """One output interface for all commands: they say what there is, and it looks right where it goes.
 
-    --json          one JSON object a line, whatever standard output is
+    --json          one JSON object per line, whatever standard output is
     in a pipe       plain lines, one thing each, no colour
     on a terminal   tables and colour
 

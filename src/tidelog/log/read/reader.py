@@ -114,7 +114,7 @@ class LogReader:
 
     @property
     def offsets(self) -> LogOffsets:
-        """All of them, of one moment."""
+        """All its offsets at one moment."""
         return self._state.view.offsets
 
     @property
@@ -139,7 +139,7 @@ class LogReader:
 
     @property
     def recovery_point(self) -> int:
-        """What lies below it is on the disk."""
+        """Everything below this offset is on the disk."""
         return self._state.recovery_point
 
     @property
@@ -158,7 +158,7 @@ class LogReader:
     ) -> FetchData:
         """Batches from the one that holds `start_offset` on, as they are on disk.
 
-        With `min_one_message` the first batch comes whole though it is larger than `max_length`. Raises
+        With `min_one_message` the first batch comes whole even if larger than `max_length`. Raises
         OffsetOutOfRangeError outside of [log start, log end].
         """
         what = (start_offset, max_length, isolation, min_one_message)
@@ -174,8 +174,8 @@ class LogReader:
     ) -> pa.RecordBatch:
         """The records of such a read as Arrow, from `start_offset` on (columns: `records.schema`).
 
-        At TXN_COMMITTED as a consumer sees them: no aborted data and no markers. Else control records are
-        among them.
+        With TXN_COMMITTED, without aborted data and markers, as a consumer sees them; otherwise control
+        records are included.
         """
         projection = Projection.of(columns)
         fetched = self.read(start_offset, max_length, isolation, min_one_message)
@@ -192,7 +192,8 @@ class LogReader:
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """What a Kafka broker answers to a consumer that asks for a timestamp (ms) or an `OffsetTarget`.
 
-        The first record that is not older, in the first segment that has one, log start or not (`lookups`).
+        That is the first record at or after it, in the first segment that has one, even below the log start
+        (`lookups`).
         """
         found = find_by_time(self._state, timestamp, TimestampOffset, _TIMESTAMP_OFFSET)
         return self._on_view(offset_for_timestamp, timestamp) if found is None else found
@@ -244,5 +245,5 @@ class LogReader:
         return self._state.epochs.cache.entries
 
     def end_offset_for(self, leader_epoch: int) -> EpochEndOffset:
-        """Where a leader epoch ends here: what a follower needs to find where it has diverged."""
+        """The end offset of a leader epoch, by which a follower finds where it has diverged."""
         return self._state.epochs.cache.end_offset_for(leader_epoch, self.log_end_offset)

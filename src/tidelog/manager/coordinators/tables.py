@@ -18,8 +18,8 @@ __all__ = ["group_partitions", "groups", "topic_names", "transactions"]
 def groups(path: Paths, group: str | None = None) -> list[GroupRow]:
     """The consumer groups on the disks of a broker, or on copies of them, by group and partition.
 
-    `path` is a root or several: `__consumer_offsets` and the topics may be on different ones. `group` asks
-    for one of them. Lag is that behind the end of a log; None if its partition is not there.
+    `path` is a root or several: `__consumer_offsets` and the topics may be on different ones. `group` selects
+    one. Lag counts up to the log end; it is None if the partition is not on these disks.
     """
     partitions = group_partitions(path)
     return describe_groups(partitions, topic_names(partitions), log_ends(partitions), group)

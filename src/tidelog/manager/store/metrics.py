@@ -27,7 +27,7 @@ class PartitionMetrics:
     high_watermark: int
     log_end_offset: int
     recovery_point: int
-    """What lies below it is on the disk."""
+    """Everything below this offset is on the disk."""
     last_flush_ms: int
     flushes: FlushTimes
     producers: int

@@ -77,7 +77,7 @@ def open_store(
     """Open one or more root directories, as a broker opens its `log.dirs`. Close the store, or use `with`.
 
     With `mode="r"` they are opened for reading only: no lock, no write, even if a broker uses them
-    (`store.readonly`). Then only `config` is used of the other arguments.
+    (`store.readonly`). Of the other arguments, only `config` is used then.
 
     `config` is a broker's configuration or the path of its `server.properties`; its `log.dirs` are used if no
     roots are given. Missing roots are created unless `create` is false. `on_event` is called with progress
@@ -94,10 +94,10 @@ def open_store(
     `recover`   A root that was not closed cleanly is refused (UncleanShutdownError), because recovery may
                 cut off damaged ends. With `recover` it is recovered, and what is cut is kept beside the log
                 (`<file>.from-<position>`), or not, with `discard`.
-    `adopt`     Partitions that the metadata does not know are left as they are and told in `Store.skipped`.
-                With `adopt` they are taken in, and those that cannot be are set aside as `-stray`. Where
-                there is no metadata at all and the root is nobody's, what is found is taken in anyway.
-    `force`     Partitions that other brokers hold too refuse appends, unless forced.
+    `adopt`     Partitions that the metadata does not know are left as they are and listed in `Store.skipped`.
+                With `adopt` they are registered; those that cannot be are renamed to `-stray`. If a root has
+                no metadata and no owner, its partitions are registered anyway.
+    `force`     Allow appends to partitions of which other brokers hold replicas.
     `topics`    Only these topics and single partitions are opened; the others are not touched.
 
     Raises LogLockedError, which names the process, if another process has a root open.

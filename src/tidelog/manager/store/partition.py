@@ -159,11 +159,11 @@ class Partition(PartitionFields):
         return () if self._log is None else self._log.active_producers
 
     def assign(self, root: Root) -> None:
-        """Say where its log will be."""
+        """Set where its log will be."""
         self._root = root
 
     def attach(self, log: Log, root: Root) -> None:
-        """Give it a log. All of it is replicated if there is one replica, or this is the one that counts."""
+        """Give it a log, all of it replicated if this is the only replica, or the one that counts."""
         with self.gate:
             self._attached_end = -1 if self.has_grown else log.log_end_offset
             log.update_high_watermark(self._replicated_end(log, root))
@@ -223,9 +223,9 @@ class Partition(PartitionFields):
 
         A reader of record batches, such as `tidelog.scan` returns, is appended batch by batch; its columns
         topic, partition and offset are ignored. With `sync`, the records are on the disk when the call
-        returns (`flush.messages=1` does this always). A partition that other brokers hold too is refused
-        without `force`: a follower of theirs that this replica became would cut the records off. A
-        coordinator's markers need their `transaction_version`.
+        returns (`flush.messages=1` does this always). If other brokers hold replicas, the append is refused
+        without `force`: as their follower, this replica would truncate the records. A coordinator's markers
+        need their `transaction_version`.
         """
         if self.others and not force:
             self.check_single()
@@ -295,7 +295,7 @@ class Partition(PartitionFields):
     def listen(self, listener: Callable[[Partition], None]) -> Callable[[], None]:
         """Call a function after each append, on the thread that appends. Returns a function that ends this.
 
-        It must be quick and must not raise. An event loop has itself woken this way.
+        It must be quick and must not raise. An event loop can be woken this way.
         """
         with self.gate:
             self._listeners = (*self._listeners, listener)
@@ -395,7 +395,7 @@ class Partition(PartitionFields):
     ) -> Iterator[StoredRecord]:
         """The records from offset `start` to before `end`, one by one, without markers of transactions.
 
-        For many records, Arrow columns (`read_arrow`, `tidelog.scan`) are faster by far.
+        For many records, Arrow columns (`read_arrow`, `tidelog.scan`) are much faster.
         """
         at = self.log_start_offset if start is None else start
         stop = self.log_end_offset if end is None else min(end, self.log_end_offset)
