@@ -407,3 +407,15 @@ def test_bytes_that_are_no_text_are_invalid_in_a_column_of_text() -> None:
     rows = decoded(decoder(*schemas), values)
     assert [row[0] for row in rows] == [{"x": ["ok"]}, None, {"x": []}]
     assert rows[1][1:] == (values[1], "a value does not fit the column's type")
+
+
+@pytest.mark.parametrize(("logical", "kind"), [("timestamp-micros", "double"), ("time-micros", "long")])
+def test_times_are_no_numbers(logical: str, kind: str) -> None:
+    """A field that was a time and is a number: no value of the one is the other, whatever Arrow casts."""
+    schemas = [
+        {"type": "record", "name": "R", "fields": [{"name": "at", "type": at}]}
+        for at in ({"type": "long", "logicalType": logical}, kind)
+    ]
+    rows = decoded(decoder(*schemas), [frame(1, encode({"at": 5}, schemas[0]))])
+    assert rows[0][0] is None
+    assert "the writer's schema does not fit" in (rows[0][2] or "")

@@ -265,11 +265,9 @@ class _Fitter:
             return self._record(array, writer, reader)
         if writer.kind in ("array", "map") and writer.kind == reader.kind:
             return self._items(array, writer, reader)
-        if writer.kind in _NUMBERS and reader.kind in _NUMBERS and _same_logical(writer, reader):
-            return fit_numbers(array, wanted) if _is_narrower(writer, reader) else _cast(array, wanted)
-        if not _can_join(writer, reader) or _is_narrower(writer, reader):
+        if not _can_join(writer, reader) or not _same_logical(writer, reader):
             raise Misfit(f"{writer.logical or writer.kind} does not fit {reader.logical or reader.kind}")
-        return _cast(array, wanted)
+        return fit_numbers(array, wanted) if _is_narrower(writer, reader) else _cast(array, wanted)
 
     def _record(self, array: pa.Array, writer: AvroType, reader: AvroType) -> tuple[pa.Array, Bools | None]:
         places = {one.name: number for number, one in enumerate(writer.fields)}
@@ -326,9 +324,10 @@ def _matching(writer: AvroType, readers: list[AvroType]) -> int | None:
 
 
 def _is_narrower(writer: AvroType, reader: AvroType) -> bool:
-    if writer.kind in _NUMBERS and reader.kind in _NUMBERS:
-        return _NUMBERS.index(reader.kind) < _NUMBERS.index(writer.kind)
-    return not _same_logical(writer, reader)
+    """Whether not all numbers of the writer's are the reader's."""
+    if writer.kind not in _NUMBERS or reader.kind not in _NUMBERS:
+        return False
+    return _NUMBERS.index(reader.kind) < _NUMBERS.index(writer.kind)
 
 
 def _same_logical(one: AvroType, other: AvroType) -> bool:
