@@ -107,6 +107,25 @@ def test_help_starts_fast() -> None:
     assert _starts_within(LIMIT_S, "--help")
 
 
+@pytest.mark.parametrize(("command", "code"), [("--version", 0), ("nosuchcommand", 2)])
+def test_what_is_left_to_do_is_done_before_the_end(command: str, code: int) -> None:
+    program = (
+        "import atexit, sys, threading\n"
+        "atexit.register(lambda: print('registered'))\n"
+        "def late():\n"
+        "    threading.main_thread().join()\n"
+        "    print('thread')\n"
+        "threading.Thread(target=late).start()\n"
+        "from tidelog.cli.main import main\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, command], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == code
+    assert done.stdout.splitlines()[-2:] == ["thread", "registered"]
+
+
 def _imported(command: Iterable[str], heavy: Iterable[str]) -> set[str]:
     """Which of `heavy` a command that ends well has imported."""
     code = (

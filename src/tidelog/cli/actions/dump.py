@@ -6,18 +6,20 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tidelog.cli.errors import UndecodableError, UsageError
-from tidelog.cli.render.decoded_lines import DecodedLines
 from tidelog.cli.render.lines import LineStyle, LogBytes, LogLines
 from tidelog.cli.render.output import Cell, Column, JsonOutput, Output, Progress
 from tidelog.cli.render.units import time_text
-from tidelog.decoding import Decoder
 from tidelog.errors import TidelogError, TornBatchError
 from tidelog.records import BatchTable
 from tidelog.storage import LOCAL, FileReader
 from tidelog.storage.names import MAPPED_INDEXES, FileKind, parse_segment_file
 from tidelog.types import Codec, TimestampType
+
+if TYPE_CHECKING:
+    from tidelog.decoding import Decoder
 
 __all__ = ["DumpStyle", "dump_files"]
 
@@ -132,16 +134,23 @@ def _show_log(log: LogBytes, style: DumpStyle, out: Output, progress: Progress) 
     if out.terminal and not style.lines.deep:
         out.table(_BATCH_COLUMNS, _batch_rows(log))
         return
-    lines = LogLines(log, style.lines, out.write)
-    if style.decoder is not None or style.lines.skip_metadata:
-        lines = DecodedLines(log, style.lines, out.write, style.decoder)
-    for size in lines.run():
-        if not out.terminal:  # there the lines themselves show it
-            progress.advance(size)
-    if isinstance(lines, DecodedLines) and lines.undecodable:
+    if style.decoder is None and not style.lines.skip_metadata:
+        _write(LogLines(log, style.lines, out.write), out, progress)
+        return
+    from tidelog.cli.render.decoded_lines import DecodedLines  # takes a while to import, too
+
+    lines = DecodedLines(log, style.lines, out.write, style.decoder)
+    _write(lines, out, progress)
+    if lines.undecodable:
         raise UndecodableError(
             f"{lines.undecodable} records of {log.name} are not what --decode says: try another decoder"
         )
+
+
+def _write(lines: LogLines, out: Output, progress: Progress) -> None:
+    for size in lines.run():
+        if not out.terminal:  # there the lines themselves show it
+            progress.advance(size)
 
 
 def _origin(name: str) -> str | None:

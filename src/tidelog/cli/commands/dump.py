@@ -9,7 +9,7 @@ from typing import Annotated
 
 from tidelog.cli.app import Debug, Json, app, report
 from tidelog.cli.declare import Argument, BadParameter, Context, Exit, Option
-from tidelog.cli.options.reading import AvroSchema
+from tidelog.cli.options.values import AvroSchema
 
 __all__ = ["dump"]
 

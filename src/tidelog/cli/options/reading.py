@@ -10,13 +10,13 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 from tidelog.cli.declare import Argument, Option
 from tidelog.cli.errors import UsageError
 from tidelog.cli.options.values import (
     TYPED,
+    AvroSchema,
     Framing,
     KeyFormat,
     KeySubject,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tidelog.cli.render.output import Output
     from tidelog.cli.render.record_lines import RecordLines
 
-__all__ = ["AvroSchema", "Corrupt", "Form", "Limit", "Spread", "Wanted", "grouped"]
+__all__ = ["Corrupt", "Form", "Limit", "Spread", "Wanted", "grouped"]
 
 Paths = Annotated[list[str], Argument(metavar="PATH", help="Partition or root directories, globs, or URLs.")]
 Topics = Annotated[list[str] | None, Option("--topic", metavar="NAME", help="Only this topic.")]
@@ -84,9 +84,6 @@ Show = Annotated[
 ]
 Decode = Annotated[
     str | None, Option("--decode", metavar="HOW", help="Decode keys and values; see tidelog dump --help.")
-]
-AvroSchema = Annotated[
-    Path | None, Option("--avro-schema", metavar="FILE", help="The schema of values, for --decode avro.")
 ]
 ValueFormat = Annotated[
     str | None,

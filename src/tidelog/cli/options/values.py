@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from tidelog.cli.declare import Option
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "TYPED",
+    "AvroSchema",
     "Framing",
     "KeyFormat",
     "KeySubject",
@@ -25,6 +27,9 @@ __all__ = [
 TYPED = ("avro", "protobuf", "jsonschema")
 """Formats that need schemas."""
 
+AvroSchema = Annotated[
+    Path | None, Option("--avro-schema", metavar="FILE", help="The schema of values, for --decode avro.")
+]
 Schemas = Annotated[
     str | None,
     Option(

@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidelog.cli.render.control_records import control_note
 from tidelog.errors import ChecksumError, CorruptRecordError
 from tidelog.kernels import jsonl as _kernel
 from tidelog.records import BatchTable, iter_record_batches, scan_batches
@@ -152,6 +151,8 @@ class LogLines:
                 self._buffer = memoryview(bytearray(lines.need))
 
     def _note(self, chunk: pa.RecordBatch, row: int) -> bytes:
+        from tidelog.cli.render.control_records import control_note  # few logs have any, and it takes time
+
         key, value = (chunk.column(name)[row].as_py() for name in ("key", "value"))
         try:
             return control_note(key, value).encode()
