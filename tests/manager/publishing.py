@@ -85,10 +85,11 @@ def publish_values(
     store: Store, fs: FileSystem, staging: str, tasks: Sequence[Values], **options: Any
 ) -> Published:
     """Stage and publish what several tasks have, into topics of two partitions."""
-    config = options.pop("log_config", None)
+    config, large = options.pop("log_config", None), options.pop("large", LARGE)
     topics = {topic: 2 for values in tasks for topic, _ in values}
     names = tuple(
-        stage(fs, staging, f"task-{number}", values, topics, config) for number, values in enumerate(tasks)
+        stage(fs, staging, f"task-{number}", values, topics, config, large=large)
+        for number, values in enumerate(tasks)
     )
     return publish(store, Write(staging, names, **options), fs)
 

@@ -21,6 +21,7 @@ import pyarrow as pa
 import tidelog
 from tests.manager.publishing import Values, contents, open_root, publish_values
 from tidelog.config import LogConfig
+from tidelog.manager.publishing.staging import LARGE
 from tidelog.storage import LOCAL
 from tidelog.storage.write_journal import JOURNAL_FILE, read_journal
 from tidelog.testing.faults import CHANGES, Call, FaultyFileSystem
@@ -38,6 +39,8 @@ class Life:
         self.config = LogConfig.from_properties(
             {"internal.segment.bytes": self.dice.choice((500, 2000, 1 << 20))}
         )
+        self.large = 0
+        """From which size on segments that are not full may be linked; another in each round."""
         self.written = 0
         self.kills = 0
         self.in_window = 0
@@ -98,7 +101,7 @@ class Life:
             fs = FaultyFileSystem(LOCAL, rule)
             with open_root(self.root, fs) as store:
                 options = {"query": "q", "batch": number, "topics": {"t": PARTITIONS}}
-                publish_values(store, fs, staging, tasks, log_config=self.config, **options)
+                publish_values(store, fs, staging, tasks, log_config=self.config, large=self.large, **options)
             os.write(answer, b"%d %d" % (count, inside))
             status = 0
         finally:
@@ -107,6 +110,7 @@ class Life:
     def round(self, number: int) -> None:
         """One batch, until an attempt lives."""
         tasks = self.batch()
+        self.large = self.dice.choice((LARGE, 300, 1200))
         rows = sum(len(values) for task in tasks for values in task.values())
         attempt, was_inside = 0, False
         while True:
