@@ -161,6 +161,13 @@ STORE_MUTANTS: tuple[Mutant, ...] = (
         _PUBLISHING,
     ),
     Mutant(
+        "staged files may outlive their mark",
+        "manager/publishing/mark.py",
+        "    fs.sync_directory(directory)\n    remove_tree(fs, directory)\n",
+        "    remove_tree(fs, directory)\n",
+        _PUBLISHING,
+    ),
+    Mutant(
         "a bulk write is not settled",
         _APPLYING,
         "    settle(fs, root, done=True)\n",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import uuid
 from bisect import bisect_left
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from tests.manager.publishing import (
 )
 from tidelog.config import LogConfig
 from tidelog.manager.publishing.committing import Write, publish
+from tidelog.manager.publishing.mark import claim, discard_staging, is_ours
 from tidelog.records import Record
 from tidelog.storage.write_journal import (
     JOURNAL_FILE,
@@ -33,6 +35,7 @@ from tidelog.storage.write_journal import (
     write_journal,
 )
 from tidelog.testing.crash import CrashFileSystem
+from tidelog.testing.faults import FaultyFileSystem
 from tidelog.testing.journal import SetName
 from tidelog.testing.journal import Write as DiskWrite
 from tidelog.types import TopicPartition
@@ -129,6 +132,31 @@ def test_large_segments_that_are_not_full_cut_from_power_are_whole_or_nothing() 
     named = [one.inode for one in map(fs.operation, range(start, fs.steps)) if isinstance(one, SetName)]
     assert len(named) - len(set(named)) >= len(values)  # each time index is linked twice
     check_every_second_step(fs, start, before, whole)
+
+
+def test_what_a_cut_leaves_of_staged_files_has_its_mark() -> None:
+    """However many segments were staged, removing them waits for the disk twice."""
+    fs, staging, root = CrashFileSystem(), "/staging/w", uuid.uuid4()
+    config = LogConfig.from_properties({"internal.segment.bytes": 500})
+    values = {("t", 0): some("t", 0, 60, "x"), ("t", 1): some("t", 1, 2, "x")}
+    stage(fs, staging, "task", values, {"t": 2}, config)
+    assert sum(entry.is_directory for entry in fs.list(staging)) > 5
+    claim(fs, staging, root)
+    start = fs.steps
+    syncs: list[str] = []
+    counting = FaultyFileSystem(
+        fs, lambda call: syncs.append(call.path) if "sync" in call.operation else None
+    )
+    discard_staging(counting, staging)
+    assert len(syncs) == 2
+    left = 0
+    for step in range(start, fs.steps + 1):
+        for seed in range(3):
+            after = fs.crash(step, seed=100 * step + seed)
+            if after.exists(staging) and after.list(staging):
+                assert is_ours(after, staging, root)
+                left += 1
+    assert left
 
 
 @pytest.mark.slow

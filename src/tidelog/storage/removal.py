@@ -28,8 +28,11 @@ _CHANGED = {errno.ENOENT, errno.ENOTEMPTY}
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def remove_tree(fs: FileSystem, path: str) -> None:
-    """Remove a directory and all in it; nothing happens if it is gone already. A link goes by itself."""
+def remove_tree(fs: FileSystem, path: str, *, sync: bool = True) -> None:
+    """Remove a directory and all in it; nothing happens if it is gone already. A link goes by itself.
+
+    Without `sync`, whoever needs it to be gone for good syncs its parent.
+    """
     if fs.is_link(path):
         fs.unlink(path)
     elif not fs.exists(path):
@@ -38,7 +41,8 @@ def remove_tree(fs: FileSystem, path: str) -> None:
         _remove_local(path)
     else:
         _remove(fs, path)
-    fs.sync_directory(parent(path))
+    if sync:
+        fs.sync_directory(parent(path))
 
 
 def _remove(fs: FileSystem, path: str) -> None:

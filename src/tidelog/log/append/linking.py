@@ -31,7 +31,7 @@ _FAR_APART = 60_000
 
 Kernels keep a file in folios of up to megabytes, and a mapping dirties a folio whole: the sync writes nearly
 every byte again. A write dirties one block of it, but is a call, and a piece of its own for the disk. They
-take equally long at about this size; it is that of the batches that the sink makes.
+take equally long at about this size; the batches that the sink makes without a codec are larger.
 """
 _STAMP = np.dtype([("base_offset", ">i8"), ("length", ">i4"), ("leader_epoch", ">i4")])
 """What of a batch's header no checksum covers."""

@@ -129,9 +129,10 @@ def discard_staging(fs: FileSystem, directory: str) -> None:
     for entry in fs.list(directory):
         path = f"{directory}/{entry.name}"
         if entry.is_directory and not entry.is_link:
-            remove_tree(fs, path)
+            remove_tree(fs, path, sync=False)
         elif entry.name not in MARKS:
             fs.unlink(path)
+    fs.sync_directory(directory)
     remove_tree(fs, directory)
 
 

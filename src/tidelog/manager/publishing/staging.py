@@ -214,7 +214,7 @@ class TaskStaging:
             if staged.segment is not None:
                 staged.segment.abandon()
         for number in range(self._segments):
-            remove_tree(self._fs, f"{self._directory}/{self._name}.{number}.d")
+            remove_tree(self._fs, f"{self._directory}/{self._name}.{number}.d", sync=False)
         for suffix in ("batches", "table", "json"):
             path = f"{self._directory}/{self._name}.{suffix}"
             if self._fs.exists(path):

@@ -17,7 +17,7 @@ from tidelog.manager.publishing.checks import check_piece
 from tidelog.manager.publishing.partitioner import Partitioner, TopicPlan
 from tidelog.manager.publishing.staged import Manifest
 from tidelog.manager.publishing.staging import PieceFacts, TaskStaging
-from tidelog.records.builder import DEFAULT_BATCH_BYTES, encode_batches
+from tidelog.records.builder import encode_batches
 from tidelog.types import Codec, TopicPartition
 
 __all__ = ["RECORD_COLUMNS", "Stager"]
@@ -26,6 +26,8 @@ RECORD_COLUMNS = ("key", "value", "timestamp", "headers")
 _ROUTE_COLUMNS = ("topic", "partition")
 
 _PARTITION_BYTES = 1 << 20
+_BATCH_BYTES = 256 << 10
+"""Four times the default: a commit stamps, and the disk then writes, a block for each batch."""
 _TASK_BYTES = 64 << 20
 _TO_MS = {"ms": 1, "us": 1000, "ns": 1_000_000}
 
@@ -92,7 +94,7 @@ class Stager:
             rows,
             codec=codec,
             level=config.compression_level(codec),
-            max_batch_bytes=min(DEFAULT_BATCH_BYTES, config.max_message_bytes, config.max_segment_bytes),
+            max_batch_bytes=min(_BATCH_BYTES, config.max_message_bytes, config.max_segment_bytes),
             now_ms=now_ms,
         )
         self._staging.expect(partition.topic, facts.partitions)
