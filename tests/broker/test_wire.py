@@ -15,7 +15,7 @@ from kio.serial import entity_reader
 from tests.broker.asking import decoded, frame_of, request
 from tidelog.broker.context import Broker
 from tidelog.broker.handlers.versions import unsupported_api_versions
-from tidelog.broker.wire.encoding import Kind, encoder_of, varint
+from tidelog.broker.wire.encoding import Kind, encoder_of
 from tidelog.broker.wire.lengths import MOST_ITEMS, check_of
 from tidelog.broker.wire.requests import (
     MalformedRequestError,
@@ -27,6 +27,7 @@ from tidelog.broker.wire.requests import (
     read_header,
 )
 from tidelog.broker.wire.versions import APIS
+from tidelog.protocol.primitives import unsigned_varint
 
 
 @pytest.mark.parametrize("key", sorted(APIS))
@@ -135,7 +136,9 @@ def test_tagged_fields_that_are_not_known_are_ignored(key: int) -> None:
         return
     body = b"".join(map(bytes, encoder_of(schema)(sample(schema, tagged=False))))
     message, _ = entity_reader(schema)(body, 0)
-    unknown = b"\x02" + b"".join(varint(tag) + varint(200) + bytes(200) for tag in (99, 70_000))
+    unknown = b"\x02" + b"".join(
+        unsigned_varint(tag) + unsigned_varint(200) + bytes(200) for tag in (99, 70_000)
+    )
     frame, put = body, 0
     for at in reversed([at for at, byte in enumerate(body) if byte == 0]):
         tried = frame[:at] + unknown + frame[at + 1 :]

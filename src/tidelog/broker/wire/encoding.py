@@ -20,6 +20,8 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tidelog.protocol.primitives import unsigned_varint
+
 __all__ = ["FIXED_FORMATS", "Kind", "Pieces", "encoder_of"]
 
 Pieces = list[Any]
@@ -65,21 +67,11 @@ def _flexible(schema: Any) -> bool:
     return bool(schema.__flexible__)
 
 
-def varint(number: int) -> bytes:
-    """An unsigned number in groups of seven bits, lowest first."""
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
-
-
-_VARINTS = [varint(number) for number in range(1024)]
+_VARINTS = [unsigned_varint(number) for number in range(1024)]
 
 
 def _write_varint(out: Pieces, number: int) -> None:
-    out.append(_VARINTS[number] if number < 1024 else varint(number))
+    out.append(_VARINTS[number] if number < 1024 else unsigned_varint(number))
 
 
 # ---- entities

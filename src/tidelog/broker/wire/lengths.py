@@ -20,7 +20,8 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tidelog.broker.wire.encoding import FIXED_FORMATS, Kind, varint
+from tidelog.broker.wire.encoding import FIXED_FORMATS, Kind
+from tidelog.protocol.primitives import unsigned_varint
 
 __all__ = ["MOST_ITEMS", "Check", "check_of", "skip_varint"]
 
@@ -219,13 +220,13 @@ def _tags(tagged: Mapping[int, _Skip]) -> _Skip:
             inner, walk.cuts = walk.cuts, outer
             if inner:
                 value = _edited(frame, at, end, inner)
-                known.append(frame[head:before_size] + varint(len(value)) + value)
+                known.append(frame[head:before_size] + unsigned_varint(len(value)) + value)
             elif field is not None:
                 known.append(frame[head:end])
             same = same and field is not None and not inner
             at = end
         if not same:
-            walk.cuts.append((start, at, varint(len(known)) + b"".join(known)))
+            walk.cuts.append((start, at, unsigned_varint(len(known)) + b"".join(known)))
         return at
 
     return skip

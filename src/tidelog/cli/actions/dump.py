@@ -14,6 +14,7 @@ from tidelog.cli.render.output import Cell, Column, JsonOutput, Output, Progress
 from tidelog.cli.render.units import time_text
 from tidelog.errors import TidelogError, TornBatchError
 from tidelog.records import BatchTable
+from tidelog.records.batches import Column as Header
 from tidelog.storage import LOCAL, FileReader
 from tidelog.storage.names import MAPPED_INDEXES, FileKind, parse_segment_file
 from tidelog.types import Codec, TimestampType
@@ -172,9 +173,9 @@ def _batch_rows(log: LogBytes) -> Iterator[Sequence[Cell]]:
 
 def _batch_row(batch: BatchTable) -> list[Cell]:
     """One batch; what it does not have is left out."""
-    position, size, base, last, epoch, magic, attributes, _, newest = batch.rows[0, :9].tolist()
-    producer, producer_epoch, sequence, count = batch.rows[0, 9:13].tolist()
-    codec = attributes & 7
+    row = batch.rows[0].tolist()
+    magic, codec = row[Header.MAGIC], row[Header.ATTRIBUTES] & 7
+    epoch, producer, sequence = row[Header.LEADER_EPOCH], row[Header.PRODUCER_ID], row[Header.BASE_SEQUENCE]
     wrapper = magic < 2 and codec != 0
     marks = [
         *(["append time"] if batch.timestamp_type[0] == TimestampType.LOG_APPEND_TIME else []),
@@ -184,15 +185,15 @@ def _batch_row(batch: BatchTable) -> list[Cell]:
         *([f"magic {magic}"] if magic < 2 else []),
     ]
     return [
-        position,
-        None if wrapper else base,
-        last,
-        None if wrapper else count,
-        size,
-        time_text(newest),
+        row[Header.POSITION],
+        None if wrapper else row[Header.BASE_OFFSET],
+        row[Header.LAST_OFFSET],
+        None if wrapper else row[Header.COUNT],
+        row[Header.SIZE],
+        time_text(row[Header.MAX_TIMESTAMP]),
         _CODECS.get(codec, "unknown"),
         ", ".join(marks),
         None if epoch < 0 else epoch,
-        None if producer < 0 else f"{producer}/{producer_epoch}",
+        None if producer < 0 else f"{producer}/{row[Header.PRODUCER_EPOCH]}",
         None if sequence < 0 else sequence,
     ]

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from itertools import pairwise
 
-from tidelog.cleanup import apply_retention
+from tidelog.cleanup import apply_retention, plan_retention
+from tidelog.config import LogConfig
 from tidelog.errors import OffsetOutOfRangeError
 from tidelog.manager.store.partition import Partition
 from tidelog.scanning.log_end import log_end_offset
 from tidelog.scanning.partitions import Partition as PartitionAtRest
 from tidelog.scanning.timestamps import offset_for_timestamp
+from tidelog.scanning.views import segment_views
 from tidelog.types import TopicPartition
 
 __all__ = ["Trim", "plan_trim", "trim"]
@@ -51,9 +52,15 @@ def plan_trim(
         before_offset = end if found is None else found.offset
     _check(partition.topic_partition, before_offset, end)
     start = max(before_offset, partition.log_start_offset)
-    going = [segment for segment, following in pairwise(partition.segments) if following.base_offset <= start]
-    size = sum(segment.size for segment in going)
-    return Trim(partition.topic_partition, partition.log_start_offset, start, len(going), size)
+    plan = plan_retention(
+        segment_views(partition),
+        _by_log_start(LogConfig()),
+        log_start_offset=start,
+        high_watermark=end,
+        log_end_offset=end,
+        now_ms=0,
+    )
+    return Trim(partition.topic_partition, partition.log_start_offset, start, len(plan.deletions), plan.size)
 
 
 def trim(partition: Partition, before_offset: int) -> Trim:
@@ -63,10 +70,13 @@ def trim(partition: Partition, before_offset: int) -> Trim:
         _check(partition.topic_partition, before_offset, log.high_watermark)
         before = log.log_start_offset
         start = partition.delete_records(before_offset)
-        # By this configuration, segments go for no other reason than the log start.
-        config = dataclasses.replace(log.config, retention_ms=-1, retention_bytes=-1)
-        plan = apply_retention(log, 0, config)
+        plan = apply_retention(log, 0, _by_log_start(log.config))
         return Trim(partition.topic_partition, before, start, len(plan.deletions), plan.size)
+
+
+def _by_log_start(config: LogConfig) -> LogConfig:
+    """A configuration by which segments go for no other reason than the log start."""
+    return dataclasses.replace(config, retention_ms=-1, retention_bytes=-1)
 
 
 def _check(partition: TopicPartition, before_offset: int, end: int) -> None:
