@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 import tidelog
 from tests.cli.test_defaults import command
 from tests.log.logs import abort, commit, send
+from tests.manager.commands import sums
 from tidelog.manager import Partition
 from tidelog.records import Record
 from tidelog.storage import LOCAL, read_offset_checkpoint, write_offset_checkpoint
@@ -120,3 +122,140 @@ def test_a_dry_run_refuses_what_is_refused(tmp_path: Path, args: list[str]) -> N
     (root / CLEAN_SHUTDOWN_FILE).unlink()
     compared(tmp_path, root, args, [])
     assert told(*args[:1], root, *args[1:], "--dry-run")[0] == 1
+
+
+# ---- odd things in the place of files
+
+
+def _pipe(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+
+
+def _directory(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    path.mkdir()
+    (path / "something").write_text("")
+
+
+def _dangling(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(path.parent.parent.parent / "elsewhere")
+
+
+LOG = "a-0/00000000000000000000.log"
+INDEX = "a-0/00000000000000000000.index"
+ODD = [
+    ("recovery-point-offset-checkpoint", _pipe),
+    ("cleaner-offset-checkpoint", _directory),
+    ("meta.properties", lambda path: path.write_text("garbage")),
+    ("a-0/leader-epoch-checkpoint", lambda path: path.write_text("garbage")),
+    ("a-0/partition.metadata", _pipe),
+    (LOG, lambda path: path.write_text("garbage")),
+    (INDEX, _pipe),
+    (INDEX, _dangling),
+    (INDEX, _directory),
+]
+CHANGING = [
+    ["append", "ROOT", "--topic", "a", "LINES"],
+    ["append", "ROOT", "--topic", "new", "--create", "2", "LINES"],
+    ["config", "ROOT", "--topic", "a", "--set", "retention.ms=5"],
+    ["trim", "ROOT/a-0", "--before", "3"],
+    ["retention", "ROOT"],
+    ["compact", "ROOT/a-0", "--config", "cleanup.policy=compact"],
+    ["recover", "ROOT"],
+    ["topics", "ROOT", "--create", "new"],
+    ["topics", "ROOT", "--delete", "a"],
+    ["move", "ROOT/a-0", "SECOND"],
+    ["rewrite", "ROOT/a-0", "--redact", "value"],
+    ["adopt", "SOURCE", "--topic", "b", "--rename", "new", "--into", "ROOT"],
+]
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> Path:
+    """A root with a topic of several segments, and beside it what commands need."""
+    for name, topic in (("whole", "a"), ("source", "b")):
+        with tidelog.open(tmp_path / name, background=False) as store:
+            partition = store.create_topic(topic)[0]
+            for _ in range(2):
+                partition.append([Record(b"%d" % number, b"key") for number in range(5)])
+                partition.log.roll()
+    (tmp_path / "lines").write_text("a\nb\n")
+    return tmp_path / "whole"
+
+
+@pytest.mark.parametrize(("name", "odd"), ODD)
+@pytest.mark.parametrize("args", CHANGING, ids=" ".join)
+def test_what_stops_a_command_stops_its_dry_run(
+    whole: Path, name: str, odd: Callable[[Path], object], args: list[str]
+) -> None:
+    odd(whole / name)
+    (second := whole.parent / "second").mkdir()
+    words = {
+        "ROOT": whole,
+        "LINES": whole.parent / "lines",
+        "SECOND": second,
+        "SOURCE": whole.parent / "source",
+    }
+    for word, path in words.items():
+        args = [part.replace(word, str(path)) for part in args]
+    before = sums(whole)
+    dry = command(*args, "--dry-run")
+    assert sums(whole) == before
+    done = command(*args)
+    if name == LOG and args[0] == "compact":  # it reads the records only when it compacts them
+        return
+    assert dry.exit_code == done.exit_code, dry.stderr + done.stderr
+    if name == LOG and args[0] == "move":  # the copy meets the damage in other words
+        assert LOG in dry.stderr
+        return
+    assert not done.exit_code or dry.stderr == done.stderr
+
+
+@pytest.mark.parametrize(("name", "odd"), ODD[6:])
+def test_a_rewrite_that_is_refused_leaves_nothing(
+    whole: Path, name: str, odd: Callable[[Path], object]
+) -> None:
+    odd(whole / name)
+    before = sums(whole)
+    if command("rewrite", whole, "--redact", "value").exit_code:
+        assert sums(whole) == before
+
+
+def test_a_log_that_could_not_be_recovered_has_lost_no_segments(whole: Path) -> None:
+    _dangling(whole / INDEX)
+    code, rows, _ = told("recover", whole)
+    assert code == 1
+    assert [(row["segments_removed"], row["bytes_cut"]) for row in rows] == [(0, 0)]
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["move", "ROOT/a-0", "SECOND"],
+        ["topics", "ROOT", "--create", "new", "--server-properties", "PROPERTIES"],
+        ["append", "ROOT", "--topic", "a", "LINES", "--server-properties", "PROPERTIES"],
+        ["config", "SECOND", "--topic", "a", "--set", "retention.ms=5", "--server-properties", "PROPERTIES"],
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("odd", ["pipe", "node"])
+def test_what_is_wrong_with_a_second_disk_stops_both(whole: Path, odd: str, args: list[str]) -> None:
+    second, properties = whole.parent / "second", whole.parent / "server.properties"
+    properties.write_text(f"log.dirs={whole},{second}\n")
+    with tidelog.open([whole, second], background=False):
+        pass
+    if odd == "pipe":
+        _pipe(second / "replication-offset-checkpoint")
+    else:
+        meta = second / "meta.properties"
+        meta.write_text(meta.read_text().replace("node.id=1", "node.id=2"))
+    words = {"ROOT": whole, "SECOND": second, "PROPERTIES": properties, "LINES": whole.parent / "lines"}
+    for word, path in words.items():
+        args = [part.replace(word, str(path)) for part in args]
+    before = sums(second)
+    dry, done = command(*args, "--dry-run"), command(*args)
+    assert dry.exit_code == done.exit_code, dry.stderr + done.stderr
+    assert bool(done.exit_code) == (odd == "node" or args[0] == "move")
+    assert sums(second) == before

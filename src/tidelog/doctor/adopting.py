@@ -28,7 +28,15 @@ from tidelog.config import LogConfig
 from tidelog.doctor.adopted_groups import GroupCommit, find_commits, write_commits
 from tidelog.errors import InvalidInputError, LogError, TopicExistsError
 from tidelog.layout.config import known_config
-from tidelog.layout.roots import NO_BROKER_EPOCH, Checkpoint, Root, check_clean, hold_root, look_at
+from tidelog.layout.roots import (
+    NO_BROKER_EPOCH,
+    Checkpoint,
+    Root,
+    check_claimable,
+    check_clean,
+    hold_root,
+    look_at,
+)
 from tidelog.log import Log
 from tidelog.log.log import clock_ms
 from tidelog.manager.brokerconfig import BrokerConfig
@@ -186,6 +194,7 @@ def _check_target(fs: FileSystem, roots: Sequence[str], name: str, topic_id: uui
     there = [one for one in roots if fs.exists(one)]
     for one in there:
         facts = look_at(fs, one)
+        check_claimable(fs, facts)
         check_clean(fs, facts)
         if read_journal(fs, one).pending is not None:
             raise LogError(f"a bulk write to {one} was cut short: open it once with tidelog first")

@@ -11,6 +11,7 @@ an object store, a simulated disk. Loading, scans, verification, recovery and co
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -30,7 +31,14 @@ from tidelog.storage.names import (
     parse_segment_file,
 )
 
-__all__ = ["PartitionFiles", "SegmentFiles", "check_no_partition", "list_partition", "log_sizes"]
+__all__ = [
+    "PartitionFiles",
+    "SegmentFiles",
+    "check_files",
+    "check_no_partition",
+    "list_partition",
+    "log_sizes",
+]
 
 _SEGMENT_KINDS = frozenset(SEGMENT_FILES)
 _DIGITS = 20
@@ -162,6 +170,16 @@ def log_sizes(fs: FileSystem, path: str, files: PartitionFiles | None = None) ->
     """The bytes of a partition's log files, by base offset."""
     listed = list_partition(fs, path) if files is None else files
     return {one.base_offset: fs.stat(f"{path}/{one.log_name}").size for one in listed.segments}
+
+
+def check_files(fs: FileSystem, path: str) -> None:
+    """Refuse a partition in which something else has the name of a segment's file, or that cannot be read."""
+    listed = list_partition(fs, path)
+    for name in listed.misplaced:
+        raise InvalidInputError(f"{path}/{name} is a directory, where the log's file has to be: move it away")
+    for name in listed.parsed:
+        with suppress(FileNotFoundError):  # a link to nowhere: a file that is missing
+            fs.open(f"{path}/{name}").close()
 
 
 def check_no_partition(fs: FileSystem, path: str) -> None:

@@ -71,6 +71,7 @@ __all__ = [
     "Root",
     "RootFacts",
     "Skipped",
+    "check_claimable",
     "check_clean",
     "check_holdable",
     "hold_root",
@@ -282,6 +283,18 @@ def check_holdable(facts: RootFacts) -> None:
     _identity(facts, None, None)
 
 
+def check_claimable(fs: FileSystem, facts: RootFacts) -> None:
+    """Refuse a root that could not be held, or that could not be claimed.
+
+    FileExistsError where a directory or a FIFO is in the place of a checkpoint, which has to be written.
+    """
+    check_holdable(facts)
+    for path in (f"{facts.path}/{kind.value}" for kind in Checkpoint):
+        if fs.exists(path) and not _is_file(fs, path):
+            what = "what is where a checkpoint has to be written is no file; move it away"
+            raise FileExistsError(errno.EEXIST, what, path)
+
+
 def _was_written_to(fs: FileSystem, path: str) -> bool:
     """Whether a partition has more than the one empty segment that it was made with.
 
@@ -356,12 +369,9 @@ class Root:
     def take_clean_shutdown(self) -> None:
         """From here on a crash is a crash, and the checkpoints that were read are on the disk.
 
-        FileExistsError where a directory or a FIFO is in the place of a checkpoint, which has to be written.
+        Refused as `check_claimable` says.
         """
-        for path in (self.file(kind.value) for kind in Checkpoint):
-            if self.fs.exists(path) and not _is_file(self.fs, path):
-                what = "what is where a checkpoint has to be written is no file; move it away"
-                raise FileExistsError(errno.EEXIST, what, path)
+        check_claimable(self.fs, self.facts)
         if self.fs.exists(self.file(CLEAN_SHUTDOWN_FILE)):
             self.fs.unlink(self.file(CLEAN_SHUTDOWN_FILE))
         self.fs.sync_directory(self.path)

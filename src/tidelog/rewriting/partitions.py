@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from tidelog.cleanup.filtering import ActiveProducers
 from tidelog.config import LogConfig
 from tidelog.doctor.quarantine import QUARANTINE
+from tidelog.layout.partitions import check_files
 from tidelog.log import Log
 from tidelog.manager.upkeep.rehearsal import Rehearsal
 from tidelog.rewriting.batches import Needed
@@ -93,6 +94,7 @@ def plan_partition(
     with_digests: bool = False,
 ) -> PartitionPlan:
     """The tasks of a partition; without `write` they only count."""
+    check_files(fs, path)
     rehearsal = Rehearsal(fs)
     try:
         log = opened_at.open(rehearsal, path, config, rehearsed=True)

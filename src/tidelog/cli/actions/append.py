@@ -14,13 +14,13 @@ import pyarrow as pa
 
 from tidelog.cli.actions.directories import live_partition, parse_settings
 from tidelog.cli.actions.inputs import InputOptions, read_records
-from tidelog.cli.actions.loading import RootOptions, check_new, check_ready, opened_root
+from tidelog.cli.actions.loading import RootOptions, check_new, check_ready, offline_in, opened_root
 from tidelog.cli.errors import UsageError
 from tidelog.cli.interrupts import interruptible
 from tidelog.cli.render.output import Cell, Column, Output
 from tidelog.cli.render.units import are, counted
 from tidelog.config import LogConfig
-from tidelog.errors import InvalidInputError, LogError, UncleanShutdownError
+from tidelog.errors import InvalidInputError, LogError, LogOfflineError, UncleanShutdownError
 from tidelog.log import Log
 from tidelog.manager import Store
 from tidelog.manager.publishing.checks import check_topic
@@ -158,8 +158,8 @@ class _Count:
         self.last_offset = last_offset
 
 
-_Write = Callable[[TopicPartition, pa.RecordBatch], tuple[int, int]]
-"""Appends rows to a partition: the first and the last offset."""
+_Write = Callable[[TopicPartition, pa.RecordBatch], tuple[int | None, int | None]]
+"""Appends rows to a partition: the first and the last offset; None in a dry run, which has none."""
 
 
 def append_records(
@@ -184,7 +184,7 @@ def append_records(
             pieces = _routed(destination, facts, read_records(source, options))
             first = next(pieces, None)  # input that cannot be read at all changes nothing
             write = (
-                None
+                _rehearsed(destination, facts, root_options)
                 if dry_run
                 else stack.enter_context(_writer(destination, output, codec, sync, root_options))
             )
@@ -193,7 +193,7 @@ def append_records(
                 count = counts.setdefault(partition, _Count())
                 for part in _parts(rows, facts.config):
                     with interruptible():  # what is appended is counted
-                        count.add(part.num_rows, *((None, None) if write is None else write(partition, part)))
+                        count.add(part.num_rows, *write(partition, part))
                 if size:
                     progress.advance(source.tell() - done)
                     done = source.tell()
@@ -232,6 +232,20 @@ def _parts(rows: pa.RecordBatch, config: LogConfig) -> Iterator[pa.RecordBatch]:
     step = max(1, rows.num_rows * limit // max(rows.get_total_buffer_size(), limit))
     for start in range(0, rows.num_rows, step):
         yield rows.slice(start, step)
+
+
+def _rehearsed(destination: Destination, facts: TopicFacts, options: RootOptions) -> _Write:
+    """Appends nothing; partitions that cannot be opened are refused as they would be."""
+    numbers = range(facts.partitions) if destination.partition is None else [destination.partition]
+    names = {TopicPartition(destination.topic, number) for number in numbers}
+    offline = {} if destination.bare is not None else offline_in(destination.root, options, names)
+
+    def write(partition: TopicPartition, rows: pa.RecordBatch) -> tuple[None, None]:
+        if partition in offline:
+            raise LogOfflineError(f"partition {partition} is offline: {offline[partition]}")
+        return None, None
+
+    return write
 
 
 @contextmanager

@@ -51,6 +51,7 @@ _PLANNED = (
     Column("size_bytes", "BYTES", right=True),
     Column("dirty_bytes", "DIRTY", right=True),
     Column("dirty_ratio", "DIRTY RATIO", right=True),
+    Column("error", "ERROR", folds=True),
 )
 _COMPACTED = (
     Column("partition", "PARTITION"),
@@ -211,25 +212,28 @@ def _job_row(partition: TopicPartition, row: _Row) -> _Row:
 
 
 def _show(request: Compaction, output: Output) -> int:
-    logs = size = 0
+    logs = size = failed = 0
 
     def rows() -> Iterator[Sequence[Cell]]:
-        nonlocal logs, size
+        nonlocal logs, size, failed
         for one in plan_at_rest(request):
             plan = one.plan
-            if plan.cleanable_bytes:
+            failed += one.error is not None
+            if plan is not None and plan.cleanable_bytes:
                 logs += 1
                 size += plan.total_bytes
             yield (
                 str(one.partition),
-                plan.first_dirty_offset,
+                0 if plan is None else plan.first_dirty_offset,
                 one.end_offset,
                 one.segments,
                 one.size_bytes,
-                plan.cleanable_bytes,
-                round(plan.cleanable_ratio, 3),
+                0 if plan is None else plan.cleanable_bytes,
+                0.0 if plan is None else round(plan.cleanable_ratio, 3),
+                one.error,
             )
 
     output.table(_PLANNED, rows())
-    output.say(f"{counted(logs, 'log')} would be compacted, {size} bytes rewritten")
-    return 0
+    failing = f", {failed} would fail" if failed else ""
+    output.say(f"{counted(logs, 'log')} would be compacted{failing}, {size} bytes rewritten")
+    return FOUND_WRONG if failed else 0

@@ -6,14 +6,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tidelog.cli.actions.directories import existing_directory
-from tidelog.cli.actions.loading import RootOptions, check_changeable, check_ready, opened_root
+from tidelog.cli.actions.loading import RootOptions, check_changeable, check_ready, metadata_of, opened_root
 from tidelog.cli.errors import UsageError
 from tidelog.cli.render.output import Cell, Column, Output
 from tidelog.cli.render.units import are, counted
 from tidelog.config import LogConfig
 from tidelog.layout.config import known_config
-from tidelog.manager.metadata.files import read_cluster_metadata
-from tidelog.storage import LOCAL
 
 __all__ = ["change", "show"]
 
@@ -32,11 +30,11 @@ _CHANGES = (
 )
 
 
-def _configs(root: Path, topic: str | None) -> dict[str, dict[str, str]]:
+def _configs(root: Path, topic: str | None, options: RootOptions) -> dict[str, dict[str, str]]:
     """What is set for each topic, or for one."""
     directory = existing_directory(root)
-    metadata = read_cluster_metadata(LOCAL, directory)
-    found = {name: dict(metadata.image.topic_config(name)) for name in sorted(metadata.image.topics)}
+    image = metadata_of(directory, options)
+    found = {name: dict(image.topic_config(name)) for name in sorted(image.topics)}
     if not found:
         raise UsageError(f"{directory} has no metadata of topics: it is another root's, or none")
     if topic is not None and topic not in found:
@@ -44,9 +42,9 @@ def _configs(root: Path, topic: str | None) -> dict[str, dict[str, str]]:
     return found if topic is None else {topic: found[topic]}
 
 
-def show(root: Path, topic: str | None, output: Output, *, defaults: bool) -> None:
+def show(root: Path, topic: str | None, output: Output, *, defaults: bool, options: RootOptions) -> None:
     """What is set for topics; with `defaults`, also what is not."""
-    configs = _configs(root, topic)
+    configs = _configs(root, topic, options)
 
     def rows() -> Iterator[Sequence[Cell]]:
         for name, settings in configs.items():
@@ -81,7 +79,7 @@ def change(
     wanted: dict[str, str | None] = {key.strip(): value.strip() for key, _, value in pairs}
     if set(wanted) & set(gone):
         raise UsageError(f"{', '.join(sorted(set(wanted) & set(gone)))} cannot be both set and unset")
-    before = _configs(root, topic)[topic]
+    before = _configs(root, topic, options)[topic]
     known = before.keys() | LogConfig.keys().keys()
     strange = [key for key in gone if key not in known]
     if strange:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Self
 
 from tidelog import manager
 from tidelog.cli.render.output import Output, Progress
-from tidelog.errors import InvalidInputError, LogError, LogOfflineError
-from tidelog.layout.roots import check_clean, check_holdable, look_at
+from tidelog.errors import InvalidIndexError, InvalidInputError, LogError, LogOfflineError
+from tidelog.layout.roots import check_claimable, check_clean, look_at
 from tidelog.manager.metadata.files import home_of_metadata, read_cluster_metadata
 from tidelog.manager.metadata.image import MetadataImage
 from tidelog.manager.metadata.registry import Registry
@@ -36,7 +36,7 @@ __all__ = [
     "RootOptions",
     "check_changeable",
     "check_new",
-    "check_one_node",
+    "check_online",
     "check_ready",
     "metadata_of",
     "offline_in",
@@ -108,22 +108,32 @@ def check_ready(root: StrPath | Sequence[StrPath], options: RootOptions | None =
 
     Nothing is changed. Refused, too, is a root with a bulk write that was cut short: opening settles it, in
     topics that nobody has named. A root that another process has open cannot tell: then only a dry run
-    continues.
+    continues. Of several roots only the first must be readable: opening leaves out the others.
     """
-    for path in (options or RootOptions()).roots(root):
-        if Path(path).is_dir() and holder_of(path) is None:
-            facts = look_at(LOCAL, path)
-            check_holdable(facts)
-            check_clean(LOCAL, facts)
-            pending = read_journal(LOCAL, path).pending
-            if pending is not None:
-                topics = sorted({one.topic_partition.topic for one in pending.partitions})
-                script = f"import tidelog; tidelog.open({json.dumps(str(path))}).close()"
-                raise LogError(
-                    f"a bulk write to {path} was cut short ({JOURNAL_FILE}; topics {', '.join(topics)}); "
-                    f"nothing was changed. Opening the root finishes it or takes it back: "
-                    f"python -c {shlex.quote(script)}"
-                )
+    first, *others = (options or RootOptions()).roots(root)
+    _check_ready(first)
+    readable = [first]
+    for path in others:
+        with suppress(OSError, InvalidIndexError):
+            _check_ready(path)
+            readable.append(path)
+    _check_one_node([path for path in readable if Path(path).is_dir()])
+
+
+def _check_ready(path: str) -> None:
+    if Path(path).is_dir() and holder_of(path) is None:
+        facts = look_at(LOCAL, path)
+        check_claimable(LOCAL, facts)
+        check_clean(LOCAL, facts)
+        pending = read_journal(LOCAL, path).pending
+        if pending is not None:
+            topics = sorted({one.topic_partition.topic for one in pending.partitions})
+            script = f"import tidelog; tidelog.open({json.dumps(str(path))}).close()"
+            raise LogError(
+                f"a bulk write to {path} was cut short ({JOURNAL_FILE}; topics {', '.join(topics)}); "
+                f"nothing was changed. Opening the root finishes it or takes it back: "
+                f"python -c {shlex.quote(script)}"
+            )
 
 
 def metadata_of(root: str, options: RootOptions) -> MetadataImage:
@@ -144,7 +154,7 @@ def split_known(
     return known, [] if nobodys else [name for name in names if not image.has(name)]
 
 
-def check_one_node(roots: Sequence[str]) -> None:
+def _check_one_node(roots: Sequence[str]) -> None:
     """Refuse roots of several nodes or clusters, as opening them together would; nothing is opened."""
     owners = {path: meta for path in roots if (meta := look_at(LOCAL, path).meta) is not None}
     told = {path: (meta.node_id, meta.cluster_id) for path, meta in owners.items()}
@@ -183,20 +193,26 @@ def check_new(root: StrPath, topic: str, partitions: int, options: RootOptions) 
 
 
 def offline_in(
-    root: str, options: RootOptions, partitions: Collection[TopicPartition]
+    root: StrPath | Sequence[StrPath], options: RootOptions, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, str]:
     """Which of some partitions could not be opened, and why: they are opened, and nothing is changed.
 
     None of what is no root, or a root that another process has open.
     """
     roots = options.roots(root)
-    is_root = LOCAL.exists(f"{root}/{META_PROPERTIES_FILE}")
+    is_root = LOCAL.exists(f"{roots[0]}/{META_PROPERTIES_FILE}")
     if not partitions or not is_root or any(holder_of(path) is not None for path in roots):
         return {}
     rehearsal = Rehearsal(LOCAL)
     try:
         with manager.open_store(
-            roots, config=options.broker, create=False, topics=partitions, background=False, fs=rehearsal
+            roots,
+            config=options.broker,
+            create=False,
+            force=options.force,
+            topics=partitions,
+            background=False,
+            fs=rehearsal,
         ) as store:
             return store.offline_partitions
     finally:
@@ -208,6 +224,14 @@ def refuse_offline(offline: Mapping[TopicPartition, str]) -> None:
     if offline:
         names = "; ".join(f"{name}: {why}" for name, why in sorted(offline.items()))
         raise LogOfflineError(f"{len(offline)} partitions cannot be opened and are left alone: {names}")
+
+
+def check_online(
+    root: StrPath | Sequence[StrPath], options: RootOptions, partitions: Collection[TopicPartition]
+) -> None:
+    """Refuse partitions that cannot be opened, as using them would."""
+    for name, why in offline_in(root, options, partitions).items():
+        raise LogOfflineError(f"partition {name} is offline: {why}")
 
 
 def refuse_unknown(root: str, partition: TopicPartition) -> InvalidInputError:

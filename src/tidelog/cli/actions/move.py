@@ -9,15 +9,20 @@ from tidelog.cli.actions.directories import check_root, existing_directory, live
 from tidelog.cli.actions.loading import (
     RootOptions,
     check_changeable,
-    check_one_node,
+    check_online,
     check_ready,
     opened_root,
     refuse_unknown,
 )
 from tidelog.cli.errors import UsageError
 from tidelog.cli.render.output import Column, Output
+from tidelog.errors import LogError
+from tidelog.layout.partitions import check_files
 from tidelog.manager.metadata.files import home_of_metadata, read_cluster_metadata
+from tidelog.manager.verification.findings import Kind
+from tidelog.manager.verification.partition import verify_partition
 from tidelog.storage import LOCAL
+from tidelog.storage.names import FileKind
 
 __all__ = ["move_partition"]
 
@@ -55,13 +60,24 @@ def move_partition(
             f"{destination} has a {name} of its own: `tidelog describe` shows which one is newer"
         )
     size = log_bytes(directory)
-    check_one_node(roots)
     check_ready(roots, options)
+    check_ready(destination)
     if not read_cluster_metadata(LOCAL, home_of_metadata(LOCAL, roots)).image.has(name):
         raise refuse_unknown(source, name)
     check_changeable(roots, options)
-    if not dry_run:
+    check_online(roots, options, {name})
+    check_files(LOCAL, directory)
+    if dry_run:
+        _check_sound(directory)
+    else:
         with opened_root(roots, output, options, topics={name}) as store:
             store.move_partition(name.topic, name.partition, destination)
     output.table(_MOVED, [(str(name), size, source, destination)])
     output.say(f"{name} {'would be' if dry_run else 'is'} moved")
+
+
+def _check_sound(directory: str) -> None:
+    """Refuse a damaged log, as copying it would."""
+    for found in verify_partition(LOCAL, directory).findings:
+        if found.kind is Kind.DAMAGE and found.file.endswith(FileKind.LOG.value):
+            raise LogError(f"{found.file}: {found.cause}")

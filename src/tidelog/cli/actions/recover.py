@@ -107,7 +107,7 @@ def _recovered_row(one: Recovered) -> Sequence[Cell]:
         one.log_start_offset,
         one.log_end_offset,
         one.segments,
-        max(one.segments_before - one.segments, 0),
+        one.segments_removed,
         one.bytes_cut,
         one.error,
     )

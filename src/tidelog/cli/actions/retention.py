@@ -95,6 +95,8 @@ def _going(
     if alone:
         live_partition(directory)
     root = parent(directory) if alone else directory
+    if not settings:  # with them a dry run is only a question, also of files that are in no root
+        check_root(root)
     if LOCAL.exists(f"{root}/{META_PROPERTIES_FILE}"):
         check_ready(root, options)
     names = [directory.rpartition("/")[2]] if alone else list(partition_directories(LOCAL, root)[0])
@@ -109,7 +111,6 @@ def _going(
         for partition in (one for one in due if one not in offline):
             yield from ((partition, one) for one in due[partition].deletions)
         return
-    check_root(root)
     if not due:
         return
     with opened_root(root, output, options, topics=set(due)) as store:

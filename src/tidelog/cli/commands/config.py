@@ -46,10 +46,10 @@ def config(
 
     if root is None:
         raise UsageError("name a root (log.dirs), or ask for all keys with --list")
+    options = RootOptions(server_properties)
     if not (set_ or unset):
-        show(root, topic, output, defaults=all_)
+        show(root, topic, output, defaults=all_, options=options)
         return
     if topic is None:
         raise UsageError("--set and --unset are of one topic: name it with --topic")
-    options = RootOptions(server_properties)
     change(root, topic, set_ or [], unset or [], output, dry_run=dry_run, options=options)

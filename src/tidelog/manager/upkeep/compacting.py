@@ -31,8 +31,8 @@ from tidelog.layout.roots import (
     Offsets,
     Root,
     RootFacts,
+    check_claimable,
     check_clean,
-    check_holdable,
     hold_root,
     read_checkpoint,
 )
@@ -180,7 +180,7 @@ def check_compactable(fs: FileSystem, facts: RootFacts) -> None:
             f"a bulk write to {facts.path} was cut short ({JOURNAL_FILE}): open the root with "
             "tidelog.open first, which finishes it or takes it back"
         )
-    check_holdable(facts)
+    check_claimable(fs, facts)
     check_clean(fs, facts)
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from tidelog.errors import TidelogError
 from tidelog.layout.config import log_config
 from tidelog.layout.partitions import log_sizes
-from tidelog.layout.roots import Checkpoint, Offsets, Root, check_holdable, hold_root, look_at
+from tidelog.layout.roots import Checkpoint, Offsets, Root, check_claimable, hold_root, look_at
 from tidelog.log import Log
 from tidelog.log.log import clock_ms
 from tidelog.manager.brokerconfig import BrokerConfig
@@ -59,6 +59,11 @@ class Recovered:
     error: str | None = None
     cause: str | None = None
     """Why something would be cut; only a dry run tells."""
+
+    @property
+    def segments_removed(self) -> int:
+        """How many of its segments were removed."""
+        return 0 if self.error is not None else max(self.segments_before - self.segments, 0)
 
     @property
     def bytes_cut(self) -> int:
@@ -147,7 +152,7 @@ class _Work:
         image = look_at_metadata(self.fs, path).image
         if dry_run:
             if self.fs.exists(f"{path}/{META_PROPERTIES_FILE}"):
-                check_holdable(look_at(self.fs, path))
+                check_claimable(self.fs, look_at(self.fs, path))
             return self._rehearse(path, names, image)
         if not self.fs.exists(f"{path}/{META_PROPERTIES_FILE}"):
             return self.recover(path, look_at(self.fs, path).checkpoints, names, image, threads)

@@ -21,6 +21,7 @@ import numpy as np
 from tidelog.errors import InvalidIndexError
 from tidelog.storage import File, FileSystem
 from tidelog.storage.files import LARGEST_READ, DirEntry, FileStat, FileState, Mapping, os_error
+from tidelog.storage.local import LINK_REFUSED
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, StrPath
@@ -310,6 +311,8 @@ class Rehearsal:
         """Open a file to read, or to read and write."""
         name = str(path)
         with self._lock:
+            if (writable or create) and self.is_link(name):
+                raise OSError(errno.ELOOP, LINK_REFUSED, name)
             if name in self._files and (self._files[name] is not None or not create):
                 return _RehearsedFile(name, self._existing(name))
             if create and not self.exists(name):
@@ -317,8 +320,6 @@ class Rehearsal:
                 return _RehearsedFile(name, content)
             if not writable and not create:
                 return _FoundFile(name, _Content(self._inner.open(name)))
-            if self.is_link(name):
-                raise OSError(errno.ELOOP, "a symbolic link is not written to", name)
             return _RehearsedFile(name, self._taken(name))
 
     def _existing(self, name: str) -> _Content:

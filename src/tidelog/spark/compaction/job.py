@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from tidelog.cleanup.cleaner import CleanReport, clean_log
 from tidelog.cleanup.selection import LogToClean, facts_of, plan_cleaning
-from tidelog.errors import DataLossError, InvalidInputError, TidelogError
+from tidelog.errors import DataLossError, InvalidInputError, LogError, TidelogError
 from tidelog.layout.roots import Checkpoint
 from tidelog.manager.brokerconfig import BrokerConfig
 from tidelog.manager.metadata.files import home_of_metadata
@@ -187,11 +187,11 @@ def cleanable(
             defaults=broker.topic_defaults,
             metadata=home_of_metadata(LOCAL, broker.disks_of([root])),
         )
-        rows += [
-            _plan_row(one.partition, one.plan, one.size_bytes, one.segments)
-            for one in plan_at_rest(request)
-            if one.plan.cleanable_bytes
-        ]
+        for one in plan_at_rest(request):
+            if one.plan is None:
+                raise LogError(f"{root}: {one.partition}: {one.error}")
+            if one.plan.cleanable_bytes:
+                rows.append(_plan_row(one.partition, one.plan, one.size_bytes, one.segments))
     return rows
 
 
