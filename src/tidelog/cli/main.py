@@ -13,6 +13,8 @@ from tidelog.cli.app import INTERRUPTED, app
 __all__ = ["main"]
 
 _OBJECTS_A_COLLECTION = 50_000  # a start makes as many, and none of them is garbage
+_NO_ROOM = "failed to map segment"
+"""What the loader says of a compiled module for which there is no memory."""
 
 
 def main() -> None:
@@ -55,13 +57,11 @@ def _run() -> None:
         app(prog_name="tidelog")
     except KeyboardInterrupt:  # before or after a command ran
         sys.exit(INTERRUPTED)
-    except MemoryError:
-        if "--debug" in sys.argv:
-            raise
-        sys.exit("tidelog: there is not enough memory for this (ulimit -v): give it more, or ask for less")
     except Exception as error:
         if "--debug" in sys.argv:
             raise
+        if isinstance(error, MemoryError) or (isinstance(error, ImportError) and _NO_ROOM in str(error)):
+            sys.exit("tidelog: there is not enough memory for this (ulimit -v): give it more, or ask for less")
         what = f"{type(error).__name__}: {error}"
         sys.exit(
             f"tidelog: this is a bug in tidelog ({what}): run it again with --debug and report what it says"
