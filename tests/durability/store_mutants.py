@@ -185,8 +185,8 @@ STORE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "how far a truncated log is clean is written",
         "manager/background/cleaning.py",
-        "            if root is not None and log.truncations == truncations:\n",
-        "            if root is not None:\n",
+        "        if partition.root is not None and log.truncations == truncations:\n",
+        "        if partition.root is not None:\n",
         ("manager/test_cleaning_interrupted.py", PROMISES),
     ),
     Mutant(

@@ -61,7 +61,9 @@ def _run() -> None:
         if "--debug" in sys.argv:
             raise
         if isinstance(error, MemoryError) or (isinstance(error, ImportError) and _NO_ROOM in str(error)):
-            sys.exit("tidelog: there is not enough memory for this (ulimit -v): give it more, or ask for less")
+            sys.exit(
+                "tidelog: there is not enough memory for this (ulimit -v): give it more, or ask for less"
+            )
         what = f"{type(error).__name__}: {error}"
         sys.exit(
             f"tidelog: this is a bug in tidelog ({what}): run it again with --debug and report what it says"
