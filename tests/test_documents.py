@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -31,3 +32,11 @@ def test_the_files_to_touch_exist() -> None:
     assert len(named) > 30
     places = (ROOT / "src" / "tidelog", ROOT)
     assert [name for name in named if not any((place / name).exists() for place in places)] == []
+
+
+def test_the_picture_of_layers_is_the_contract() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    picture = text.partition("```text\n")[2].partition("```")[0].splitlines()
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    layers = [layer.replace("tidelog.", "") for layer in settings["contracts"][0]["layers"]]
+    assert [re.split(r"\s{2,}", line)[0] for line in picture] == layers
