@@ -40,3 +40,13 @@ def test_the_picture_of_layers_is_the_contract() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
     layers = [layer.replace("tidelog.", "") for layer in settings["contracts"][0]["layers"]]
     assert [re.split(r"\s{2,}", line)[0] for line in picture] == layers
+
+
+def test_the_functions_of_the_walks_exist() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    table = text[text.index("| walk |") : text.index("## Decisions")]
+    named = {part for name in re.findall(r"`([^`]+)`", table) for part in name.split(".")}
+    source = "".join(path.read_text() for path in (ROOT / "src" / "tidelog").rglob("*.py"))
+    defined = set(re.findall(r"^ *(?:def|class) (\w+)", source, re.MULTILINE))
+    assert len(named) > 20
+    assert named <= defined
