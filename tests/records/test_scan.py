@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from tests.golden import golden_partitions
-from tests.kernels_twin import TWINS, use_twin
+from tests.kernels_twin import TWINS, twin, use_twin
 from tests.records.wire import batch, message, record
 from tidelog.errors import ChecksumError, TornBatchError
+from tidelog.kernels import scan
 from tidelog.records import scan_batches, walk_batches
 from tidelog.types import Codec
 
@@ -136,3 +137,26 @@ def test_tables_are_sliced_and_walked_as_lists_are() -> None:
     table = scan_batches(data).require()
     assert table[1:3].base_offset.tolist() == [1, 2]
     assert [int(one.base_offset[0]) for one in table] == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("kernel", TWINS)
+@pytest.mark.parametrize(
+    ("spans", "before", "largest", "first"),
+    [
+        ([(0, 4), (5, 5), (9, 12)], -1, 12, -1),
+        ([(0, 4), (5, 5), (9, 12)], -1, 11, 2),
+        ([(0, 4), (5, 5), (9, 12)], 0, 20, 0),
+        ([(0, 4), (4, 5)], -1, 20, 1),
+        ([(0, 4), (7, 6)], -1, 20, 1),
+        ([((1 << 63) - 1, (1 << 63) - 1)], 5, (1 << 63) - 1, -1),
+        ([], -1, 0, -1),
+    ],
+)
+def test_the_first_batch_that_is_misplaced(
+    kernel: str, spans: list[tuple[int, int]], before: int, largest: int, first: int
+) -> None:
+    rows = np.zeros((len(spans), 16), dtype=np.int64)
+    if spans:
+        rows[:, 2:4] = spans
+    first_misplaced = (scan if kernel == TWINS[0] else twin("scan")).first_misplaced
+    assert first_misplaced(rows, before, largest) == first

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelog.errors import CorruptRecordError, TidelogError
+from tidelog.kernels.scan import first_misplaced
 from tidelog.kernels.upconvert import upconvert
 from tidelog.records.batches import HEADER_SIZE, BatchTable, Column, scan_batches
 from tidelog.records.compression import MAX_DECOMPRESSED
@@ -53,14 +54,12 @@ def runs(view: memoryview, position: int, source: str | None, offsets: range) ->
 
 
 def _check_offsets(table: BatchTable, least: int, offsets: range, source: str | None) -> None:
-    before = np.concatenate(([least - 1], table.last_offset[:-1]))
-    wrong = (table.base_offset <= before) | (table.last_offset < table.base_offset)
-    wrong |= table.last_offset >= offsets.stop
-    if wrong.any():
-        index = int(wrong.argmax())
+    index = first_misplaced(table.rows, least - 1, offsets.stop - 1)
+    if index >= 0:
+        before = table.last_offset[index - 1] if index else least - 1
         raise CorruptRecordError(
             f"a batch of offsets {table.base_offset[index]} to {table.last_offset[index]} does not belong "
-            f"behind offset {before[index]} in a segment of [{offsets.start}, {offsets.stop})",
+            f"behind offset {before} in a segment of [{offsets.start}, {offsets.stop})",
             position=int(table.position[index]),
             offset=int(table.base_offset[index]),
             source=source,

@@ -173,3 +173,24 @@ def verify(
                 break
             i += 1
     return i if i < n else -1
+
+
+def first_misplaced(
+    rows: cython.const[cython.longlong][:, ::1], before: cython.longlong, largest: cython.longlong
+) -> cython.Py_ssize_t:
+    """The first of `rows` whose offsets do not come after `before` and those of the rows before it, or are
+    above `largest`; -1 if there is none.
+    """
+    i: cython.Py_ssize_t = 0
+    n: cython.Py_ssize_t = rows.shape[0]
+    if rows.shape[1] != 16:
+        raise ValueError("a row has 16 columns")
+    if not cython.compiled:
+        rows = memoryview(rows)
+    with cython.nogil:
+        while i < n:
+            if rows[i, 2] <= before or rows[i, 3] < rows[i, 2] or rows[i, 3] > largest:
+                break
+            before = rows[i, 3]
+            i += 1
+    return i if i < n else -1
