@@ -41,6 +41,8 @@ class Registry:
         ):
             return 401, {"error_code": 401, "message": "Unauthorized"}
         parts = path.partition("?")[0].strip("/").split("/")
+        if parts[:2] == ["schemas", "ids"] and parts[3:] == ["subjects"]:
+            return 200, [name for name, has in self.subjects.items() if int(parts[2]) in has]
         if parts[:2] == ["schemas", "ids"]:
             found = self.schemas.get(int(parts[2]))
             return (

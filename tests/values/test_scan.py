@@ -11,6 +11,7 @@ import pytest
 
 import tidelog
 from tests.values.avro_cases import encode, frame
+from tests.values.registry_server import running_registry
 from tidelog import Record, Values
 from tidelog.errors import InvalidInputError
 
@@ -171,3 +172,22 @@ def test_damage_is_passed_over_when_schemas_are_looked_for(root: Path, tmp_path:
     )
     assert found.read_all().num_rows == 199
     assert len(losses) == 1
+
+
+@pytest.mark.parametrize("has_registry", [False, True])
+def test_a_version_that_comes_late_is_known_by_its_types_name(has_registry: bool, tmp_path: Path) -> None:
+    """No subject of the topic's name: the first thousand values tell the record, and with it its versions."""
+    other = {"type": "record", "name": "Other", "fields": [{"name": "id", "type": "string"}]}
+    made = {7: FIRST, 8: SECOND, 9: other}
+    old = [Record(frame(7, encode({"id": n, "note": (0, None)}, FIRST))) for n in range(2000)]
+    new = Record(frame(8, encode({"id": 1, "note": (1, "n"), "currency": "USD"}, SECOND)))
+    with tidelog.open(tmp_path / "data") as store:
+        store.create_topic("orders")[0].append([*old, new])
+    where = schemas(tmp_path / "schemas", {f"{number}.avsc": one for number, one in made.items()})
+    with running_registry() as registry:
+        for number, one in made.items():
+            registry.register("shop.Order" if number < 9 else "shop.Other", number, json.dumps(one))
+        asked = Values("avro", registry.url if has_registry else where)
+        rows = tidelog.scan(tmp_path / "data", columns=["value"], values=asked).read_all().to_pylist()
+    assert rows[0]["value"] == {"id": 0, "note": None, "currency": "EUR"}
+    assert rows[2000]["value"] == {"id": 1, "note": "n", "currency": "USD"}

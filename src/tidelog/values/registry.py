@@ -64,6 +64,15 @@ class RegistrySchemas:
                 found.append(schema)
         return found
 
+    def beside(self, number: int) -> list[Schema]:
+        """The versions of the subjects that have the schema; none where a registry does not tell them."""
+        try:
+            subjects = self._ask(lambda client: client.get_subjects_by_schema_id(number))
+        except SchemaRegistryError:
+            return []
+        named = subjects if isinstance(subjects, list) else []
+        return [one for subject in named if isinstance(subject, str) for one in self.versions(subject)]
+
     def _schema(self, found: Any, number: int) -> Schema:
         text = self._text(found)
         return Schema(found.schema_type or AVRO, text, number, tuple(self._references(found).items()))

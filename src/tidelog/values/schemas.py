@@ -13,6 +13,8 @@ A directory is read whole when it is opened, so that tasks on other machines nee
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +31,7 @@ __all__ = [
     "Schema",
     "SchemaSource",
     "open_schemas",
+    "type_name",
     "usable",
 ]
 
@@ -37,6 +40,8 @@ AVRO, PROTOBUF, JSON = "AVRO", "PROTOBUF", "JSON"
 
 _ENDINGS = {".avsc": AVRO, ".proto": PROTOBUF, ".json": JSON}
 _MOST_BYTES = 16 << 20
+_PACKAGE = re.compile(r"^\s*package\s+([\w.]+)\s*;", re.MULTILINE)
+_MESSAGE = re.compile(r"^\s*message\s+(\w+)", re.MULTILINE)
 _T = TypeVar("_T")
 
 
@@ -58,6 +63,9 @@ class SchemaSource(Protocol):
 
     def versions(self, subject: str) -> list[Schema]:
         """The versions of a subject, oldest first; none if there is no such subject."""
+
+    def beside(self, number: int) -> list[Schema]:
+        """Schemas with ids, among which are other versions of the one of an id."""
 
 
 class DirectorySchemas:
@@ -86,6 +94,10 @@ class DirectorySchemas:
         found += [self._schema(f"{subject}{end}") for end in _ENDINGS if f"{subject}{end}" in self._files]
         return found
 
+    def beside(self, number: int) -> list[Schema]:
+        """All that have ids."""
+        return [self._schema(name) for name in self._files if _is_id(name)]
+
     def _schema(self, name: str) -> Schema:
         path = Path(name)
         kind = _ENDINGS[path.suffix]
@@ -100,6 +112,21 @@ class DirectorySchemas:
 def _is_id(name: str) -> bool:
     stem = Path(name).stem
     return stem.isascii() and stem.isdigit()
+
+
+def type_name(schema: Schema) -> str | None:
+    """The full name of an Avro record, or of the first Protobuf message: versions of a type share it."""
+    if schema.kind == PROTOBUF:
+        package, message = _PACKAGE.search(schema.text), _MESSAGE.search(schema.text)
+        return f"{package[1] if package else ''}.{message[1]}" if message else None
+    try:
+        found = json.loads(schema.text) if schema.kind == AVRO else None
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict) or not isinstance(found.get("name"), str):
+        return None
+    name = str(found["name"])
+    return name if "." in name else f"{found.get('namespace') or ''}.{name}".lstrip(".")
 
 
 def usable(schemas: Sequence[Schema], read: Callable[[Schema], _T], *, may_be_none: bool = False) -> list[_T]:

@@ -13,7 +13,7 @@ from tidelog.values.avro import AvroVersions
 from tidelog.values.existing import ExistingColumn
 from tidelog.values.json_schema import JsonVersions
 from tidelog.values.protobuf import ProtobufVersions
-from tidelog.values.schemas import Schema, SchemaSource, open_schemas
+from tidelog.values.schemas import Schema, SchemaSource, open_schemas, type_name
 from tidelog.values.versions import Decoded, Versions, decode_versions, error_name, invalid_name
 from tidelog.values.wire import PLAIN, Framing
 
@@ -127,5 +127,12 @@ class Values:
 
 
 def _by_ids(source: SchemaSource, ids: Iterable[int]) -> list[Schema]:
-    found = (source.by_id(number) for number in sorted(set(ids)))
-    return [one for one in found if one is not None]
+    """The schemas of ids, and other versions of their types: values further on may have these."""
+    seen = (source.by_id(number) for number in sorted(set(ids)))
+    found = {one.id: one for one in seen if one is not None}
+    names = {type_name(one) for one in found.values()} - {None}
+    for number in list(found) if names else ():
+        for one in source.beside(number):
+            if type_name(one) in names:
+                found.setdefault(one.id, one)
+    return [found[number] for number in sorted(found)]
