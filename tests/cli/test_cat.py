@@ -293,7 +293,7 @@ def test_search_by_spark_finds_the_same() -> None:
     ("args", "words"),
     [
         (("cat", CLEAN / "golden-none-0", "--offset", "99999"), "offset 99999 is not in golden-none-0"),
-        (("cat", CLEAN / "golden-none-0", "--since", "Tuesday"), "'Tuesday' is no time"),
+        (("cat", CLEAN / "golden-none-0", "--since", "Tuesday"), "'Tuesday' is not a time"),
         (("cat", CLEAN / "golden-none-0", "--offset", "1", "--since", "1"), "choose one"),
         (("cat", CLEAN / "golden-none-0", "--format", "xml"), "choose from plain, json, hex"),
         (("cat", CLEAN / "golden-none-0", "--show", "colour"), "choose from topic, partition"),

@@ -86,7 +86,7 @@ def test_changes_are_kept(root: Path) -> None:
         (("ROOT", "--topic", "t", "--unset", "segment.mss"), "unknown topic config 'segment.mss'"),
         (("ROOT", "--topic", "t", "--set", "segment.ms=0"), "segment.ms='0' is refused"),
         (("ROOT", "--topic", "t", "--set", "segment.ms=1", "--unset", "segment.ms"), "both set and unset"),
-        (("EMPTY",), "has no metadata"),
+        (("EMPTY",), "has no topic metadata"),
     ],
 )
 def test_bad_usage_is_told_and_changes_nothing(root: Path, args: tuple[str, ...], said: str) -> None:

@@ -76,9 +76,9 @@ def test_an_offset_below_the_start_changes_nothing(root: Path) -> None:
         ((), "--before OFFSET or --before-time TIME"),
         (("--before", "1", "--before-time", "now"), "--before OFFSET or --before-time TIME"),
         (("--before", "1"), "an offset of one partition"),
-        (("--before", "1", "--partition", "0"), "--partition is of a --topic"),
+        (("--before", "1", "--partition", "0"), "--partition needs --topic"),
         (("--before", "1", "--topic", "t", "--partition", "9"), "no topic 't' with a partition 9"),
-        (("--before-time", "soon"), "'soon' is no time"),
+        (("--before-time", "soon"), "'soon' is not a time"),
     ],
 )
 def test_bad_usage_is_told(root: Path, args: tuple[str, ...], said: str) -> None:

@@ -33,7 +33,7 @@ def test_times(text: str, ms: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "Tuesday", "10 parsecs ago", "2026-13-01", "-5"])
 def test_what_is_no_time(text: str) -> None:
-    with pytest.raises(UsageError, match="is no time: say it in milliseconds"):
+    with pytest.raises(UsageError, match="is not a time: write milliseconds"):
         parse_time(text, NOW)
 
 

@@ -124,4 +124,4 @@ def test_dates_and_whole_topics(tmp_path: Path) -> None:
     assert {one["partition"] for one in _ask(tmp_path)} == {"orders-0", "orders-1"}
     refused = run("find", tmp_path / "orders-0", "--timestamp", "last Tuesday")
     assert refused.code == 2
-    assert "is no time" in refused.err
+    assert "is not a time" in refused.err

@@ -60,7 +60,7 @@ def test_short_rows_leave_the_rest_to_the_log(partition: Partition) -> None:
         ([{"valeu": b"v"}], "not valeu"),
         ([("a", "b", 1, [], 5)], "a record is"),
         ([7], "a record is"),
-        ({"value": b"v"}, "put the one into a list"),
+        ({"value": b"v"}, "put the record into a list"),
         ([("k", "v", datetime(2026, 1, 1))], "no time zone"),
         ([("k", "v", None, [5])], "headers are pairs"),
         ([("k", 5)], "value"),

@@ -332,7 +332,7 @@ def test_wrong_columns_are_named(columns: dict[str, Any], words: str) -> None:
 
 
 def test_other_wrong_inputs() -> None:
-    with pytest.raises(InvalidInputError, match="RecordBatch or Table is wanted, not list"):
+    with pytest.raises(InvalidInputError, match="RecordBatch or Table is expected, not list"):
         encode_batches([{"value": b"x"}])
     double = pa.record_batch([pa.array([b"a"]), pa.array([b"b"])], names=["value", "value"])
     with pytest.raises(InvalidInputError, match="'value' is there twice"):

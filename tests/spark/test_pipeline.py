@@ -91,7 +91,7 @@ def test_damage_ends_a_pipeline_and_the_next_run_goes_on_there(spark: SparkSessi
     ("change", "words"),
     [
         (("root: root", "rot: root"), "no 'rot'"),
-        (("root: root", "root: 3"), "root: a text is wanted"),
+        (("root: root", "root: 3"), "root: a text is expected"),
         (("- verify: {deep: true}", "- verify: {deep: maybe}"), "step 2, verify, deep: true or false"),
         (("- verify: {deep: true}", "- polish: {}"), "step 2: there is no 'polish'"),
         (("to: out, ", ""), "step 4, export: to is missing"),

@@ -235,10 +235,10 @@ def test_trim_comes_due_by_the_clock(tmp_path: Path, jobs: Jobs, monkeypatch: py
 @pytest.mark.parametrize(
     ("step", "words"),
     [
-        ("trim: {topics: [t]}", "one of before_time and before is wanted"),
-        ("trim: {topics: [t], before: 3, before_time: now}", "one of before_time and before is wanted"),
+        ("trim: {topics: [t]}", "one of before_time and before is expected"),
+        ("trim: {topics: [t], before: 3, before_time: now}", "one of before_time and before is expected"),
         ("trim: {before: 3}", "name the topics"),
-        ("trim: {before_time: soon}", "step 1, trim, before_time: 'soon' is no time"),
+        ("trim: {before_time: soon}", "step 1, trim, before_time: 'soon' is not a time"),
         ("trim: {topics: [t], before: -1}", "step 1, trim, before: an offset of at least 0"),
     ],
 )

@@ -60,7 +60,7 @@ def parse_users(properties: Mapping[str, str]) -> dict[str, str]:
     """Users and their passwords, as a properties file has them: `name=password`."""
     users = dict(properties)
     if not users or any(not name or not password for name, password in users.items()):
-        raise ConfigError("a file of users has lines of the form name=password, one at least")
+        raise ConfigError("a users file needs at least one line of the form name=password")
     return users
 
 
@@ -168,7 +168,7 @@ class AuthSession:
             return self._plain(data) if self._mechanism == "PLAIN" else self._salted(data)
         except (LookupError, ValueError):
             self.stage = Stage.REFUSED
-            raise _RefusedTokenError("Authentication failed: the token makes no sense") from None
+            raise _RefusedTokenError("Authentication failed: the token cannot be parsed") from None
         except _RefusedTokenError:
             self.stage = Stage.REFUSED
             raise

@@ -194,7 +194,7 @@ def check_no_partition(fs: FileSystem, path: str) -> None:
         return
     if fs.exists(f"{root}/{META_PROPERTIES_FILE}") or _is_partition(fs, path):
         raise InvalidInputError(
-            f"{path} is the directory of a partition, not a root. Open its root, {root}, and ask it for "
+            f"{path} is a partition's directory, not a root. Open its root, {root}, and ask it for "
             f"partition({partition.topic!r}, {partition.partition}); tidelog.scan({path!r}) reads it as it is"
         )
 

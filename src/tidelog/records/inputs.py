@@ -49,7 +49,9 @@ class InputRecords:
     def of(cls, columns: pa.RecordBatch | pa.Table, now_ms: int) -> InputRecords:
         """Check the columns and take them apart. Raises InvalidInputError, naming the column."""
         if not isinstance(columns, (pa.RecordBatch, pa.Table)):
-            raise InvalidInputError(f"a pyarrow RecordBatch or Table is wanted, not {type(columns).__name__}")
+            raise InvalidInputError(
+                f"a pyarrow RecordBatch or Table is expected, not {type(columns).__name__}"
+            )
         arrays = _by_name(columns)
         rows = columns.num_rows
         keys, key_size = _bytes_column(arrays.get("key"), "key")
@@ -98,7 +100,7 @@ def _bytes_column(array: pa.Array | None, name: str) -> tuple[Column | None, int
         array = array.cast(pa.large_binary())
         width = np.int64
     elif not (_types.is_binary(kind) or _types.is_string(kind)):
-        raise InvalidInputError(f"column {name!r} has type {kind}; binary or string is wanted")
+        raise InvalidInputError(f"column {name!r} has type {kind}; binary or string is expected")
     valid, ends, data = array.buffers()
     content = np.frombuffer(data, dtype=np.uint8) if data is not None and data.size else _NOTHING
     offsets = _offsets(array, ends, width)
@@ -148,7 +150,7 @@ def _header_columns(array: pa.Array | None) -> tuple[tuple[Column, Column, Colum
     kind = array.type
     if not _is_headers(kind):
         raise InvalidInputError(
-            f"column 'headers' has type {kind}; list<struct<key: string, value: binary>> is wanted"
+            f"column 'headers' has type {kind}; list<struct<key: string, value: binary>> is expected"
         )
     width: type[np.signedinteger] = np.int64 if _types.is_large_list(kind) else np.int32
     valid, ends = array.buffers()[:2]
@@ -196,7 +198,7 @@ def _timestamps(array: pa.Array | None, now_ms: int) -> Int64s | None:
         times, divide = 1, 1
     else:
         raise InvalidInputError(
-            f"column 'timestamp' has type {kind}; a timestamp, or milliseconds as int64, is wanted"
+            f"column 'timestamp' has type {kind}; a timestamp, or milliseconds as int64, is expected"
         )
     try:
         if array.type != pa.int64():

@@ -332,9 +332,9 @@ def look_steadily(partition: Partition, look: Callable[[Partition], _T]) -> _T:
             if partition.unfinished and isinstance(error, DataLossError):
                 raise  # no writer is at work: it will be the same at every look
             if partition.has_gone():
-                raise DataLossError(f"{partition.url} has gone while it was looked at") from error
+                raise DataLossError(f"{partition.url} was removed while it was read") from error
             partition = partition.again()
-    raise DataLossError(f"{partition.url} changed with every look at it: try again") from last
+    raise DataLossError(f"{partition.url} changed at every attempt to read it: try again") from last
 
 
 @contextmanager

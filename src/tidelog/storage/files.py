@@ -205,7 +205,7 @@ def read_file(fs: FileSystem, path: StrPath, *, limit: int = LARGEST_READ) -> by
     try:
         size = file.size()
         if size > limit:
-            raise InvalidIndexError(f"{os.fspath(path)} has {size} bytes: no such file has more than {limit}")
+            raise InvalidIndexError(f"{os.fspath(path)} has {size} bytes: such a file has at most {limit}")
         return file.pread(size, 0)
     finally:
         file.close()
@@ -216,7 +216,7 @@ def map_file(fs: FileSystem, path: StrPath, *, limit: int | None = None) -> memo
     file = fs.open(path)
     try:
         if limit is not None and (size := file.size()) > limit:
-            raise InvalidIndexError(f"{os.fspath(path)} has {size} bytes: no such file has more than {limit}")
+            raise InvalidIndexError(f"{os.fspath(path)} has {size} bytes: such a file has at most {limit}")
         return file.map_readonly()
     finally:
         file.close()

@@ -76,7 +76,7 @@ class RootLock:
         """
         with _registry:
             if self._descriptor < 0:
-                raise LogClosedError(f"the lock {self.path} has been let go")
+                raise LogClosedError(f"the lock {self.path} has been released")
             if not _leads_to(self.path, self._descriptor):
                 fresh = _take(self.path)
                 os.close(self._descriptor)

@@ -68,15 +68,15 @@ def fit(value: Any, kind: pa.DataType) -> Any:
         return None
     if _types.is_struct(kind):
         if not isinstance(value, Members):
-            raise Misfit("an object is wanted")
+            raise Misfit("an object is expected")
         return _fit_struct(value, kind)
     if _types.is_map(kind):
         if not isinstance(value, Members) or len({name for name, _ in value}) != len(value):
-            raise Misfit("an object is wanted, each name once")
+            raise Misfit("an object with unique names is expected")
         return [(_text(name), fit(one, kind.item_type)) for name, one in value]
     if _types.is_list(kind):
         if isinstance(value, Members) or not isinstance(value, list):
-            raise Misfit("an array is wanted")
+            raise Misfit("an array is expected")
         return [fit(one, kind.value_type) for one in value]
     return fit_scalar(value, kind)
 
@@ -99,13 +99,13 @@ def _fit_struct(members: Members, kind: pa.StructType) -> dict[str, Any]:
 def fit_scalar(value: Any, kind: pa.DataType) -> Any:
     """A text, number or truth value as Arrow takes it."""
     if isinstance(value, list):
-        raise Misfit("a scalar is wanted")
+        raise Misfit("a scalar is expected")
     if _types.is_boolean(kind) or isinstance(value, bool):
         return _of(value, bool, _types.is_boolean(kind))
     if _types.is_integer(kind):
         bound = 1 << (kind.bit_width - 1)
         if not isinstance(value, int) or not -bound <= value < bound:
-            raise Misfit(f"{kind} is wanted")
+            raise Misfit(f"{kind} is expected")
         return value
     if _types.is_floating(kind):
         return _float(value, kind)
@@ -116,7 +116,7 @@ def fit_scalar(value: Any, kind: pa.DataType) -> Any:
         return text
     if _types.is_date(kind):
         if _DATE.fullmatch(text) is None:
-            raise Misfit("a date is wanted")
+            raise Misfit("a date is expected")
         return date.fromisoformat(text)
     if _types.is_timestamp(kind):
         return _timestamp(text, kind.tz is not None)
@@ -127,7 +127,7 @@ def fit_scalar(value: Any, kind: pa.DataType) -> Any:
 
 def _of(value: Any, wanted: type, is_type: bool) -> Any:
     if not is_type or not isinstance(value, wanted):
-        raise Misfit(f"{wanted.__name__} is wanted")
+        raise Misfit(f"{wanted.__name__} is expected")
     return value
 
 
@@ -138,7 +138,7 @@ def _text(text: str) -> str:
 
 def _float(value: Any, kind: pa.DataType) -> float:
     if not isinstance(value, (int, Decimal)):
-        raise Misfit("a number is wanted")
+        raise Misfit("a number is expected")
     try:
         found = float(value)
     except OverflowError:
@@ -151,10 +151,10 @@ def _float(value: Any, kind: pa.DataType) -> float:
 def _decimal(value: Any, kind: pa.DataType) -> Decimal:
     if isinstance(value, str):
         if _DECIMAL.fullmatch(value) is None:
-            raise Misfit("a decimal is wanted")
+            raise Misfit("a decimal is expected")
         value = Decimal(value)
     if not isinstance(value, (int, Decimal)):
-        raise Misfit("a decimal is wanted")
+        raise Misfit("a decimal is expected")
     if isinstance(value, Decimal) and abs(value.adjusted()) > _MOST_EXPONENT:
         raise Misfit("the number is too large, or too small")
     sign, digits, exponent = Decimal(value).as_tuple()
@@ -174,7 +174,7 @@ def _decimal(value: Any, kind: pa.DataType) -> Decimal:
 def _timestamp(text: str, zoned: bool) -> datetime:
     found = _TIMESTAMP.fullmatch(text)
     if found is None or (found[4] is not None and not zoned):
-        raise Misfit("a timestamp is wanted")
+        raise Misfit("a timestamp is expected")
     fraction = (found[3] or "0").ljust(6, "0")
     zone = (found[4] or "").replace("Z", "+00:00")
     moment = datetime.fromisoformat(f"{found[1]}T{found[2] or '00:00:00'}.{fraction}{zone}")

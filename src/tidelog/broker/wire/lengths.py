@@ -85,7 +85,7 @@ def skip_varint(frame: bytes, at: int) -> tuple[int, int]:
         number |= (byte & 0x7F) << shift
         if byte < 0x80:
             return number, at
-    raise ValueError("a number that does not end")
+    raise ValueError("a variable-length number does not end")
 
 
 def _entity(schema: type, flexible: bool) -> _Skip:

@@ -36,7 +36,9 @@ def _configs(root: Path, topic: str | None, options: RootOptions) -> dict[str, d
     image = metadata_of(directory, options)
     found = {name: dict(image.topic_config(name)) for name in sorted(image.topics)}
     if not found:
-        raise UsageError(f"{directory} has no metadata of topics: it is another root's, or none")
+        raise UsageError(
+            f"{directory} has no topic metadata: it is on another root of the broker, or missing"
+        )
     if topic is not None and topic not in found:
         raise UsageError(f"there is no topic {topic!r}, but {', '.join(found)}")
     return found if topic is None else {topic: found[topic]}

@@ -59,7 +59,7 @@ class Selection:
             found = live_partition(directory)
             directory, topic, partition = str(Path(directory).parent), found.topic, found.partition
         if partition is not None and topic is None:
-            raise UsageError("--partition is of a --topic: name it too")
+            raise UsageError("--partition needs --topic")
         check_root(directory)
         return cls(directory, topic, partition)
 

@@ -51,5 +51,5 @@ def config(
         show(root, topic, output, defaults=all_, options=options)
         return
     if topic is None:
-        raise UsageError("--set and --unset are of one topic: name it with --topic")
+        raise UsageError("--set and --unset change one topic: name it with --topic")
     change(root, topic, set_ or [], unset or [], output, dry_run=dry_run, options=options)

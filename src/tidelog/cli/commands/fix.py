@@ -41,7 +41,7 @@ def fix(
     if apply + undo + empty > 1:
         raise UsageError("--apply, --undo and --empty-quarantine cannot be combined")
     if plan is not None and (undo or empty):
-        raise UsageError("--plan is for plans, and for --apply")
+        raise UsageError("--plan cannot be combined with --undo or --empty-quarantine")
     if undo:
         raise Exit(undo_roots(paths, output, properties=server_properties))
     if empty:

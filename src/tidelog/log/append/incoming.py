@@ -71,7 +71,7 @@ def as_columns(records: Incoming) -> pa.RecordBatch | pa.Table | EncodedBatches 
     if hasattr(records, "__arrow_c_stream__"):
         return pa.table(records)
     if isinstance(records, (str, Mapping, StoredRecord)):
-        raise InvalidInputError("append takes several records: put the one into a list")
+        raise InvalidInputError("append takes a list of records: put the record into a list")
     if isinstance(records, Iterable) and not isinstance(records, (bytes, bytearray, memoryview)):
         return to_arrow(cast(Iterable[RecordLike], records))
     return memoryview(cast("Buffer", records)).cast("B")

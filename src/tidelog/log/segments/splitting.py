@@ -62,7 +62,7 @@ def split_overflowed_segment(state: LogState, segment: Segment) -> list[SealedSe
     With the lock held. A segment with damage that ends its batches is left as it is, and the damage raised.
     """
     if not segment.has_overflow:
-        raise InvalidInputError(f"the offsets of {segment!r} can be told in its indexes; it is not split")
+        raise InvalidInputError(f"the offsets of {segment!r} fit its indexes; it is not split")
     split = split_segment(segment, state.config, state.now_ms)
     if split.fault is not None:
         for part in split.segments:

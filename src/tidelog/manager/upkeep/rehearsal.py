@@ -116,7 +116,7 @@ def _zeros(size: int) -> memoryview:
 def _copied(source: File, size: int) -> memoryview:
     """A file's first bytes, copied: whoever holds no lock must not touch what another process may cut off."""
     if size > LARGEST_READ:
-        raise InvalidIndexError(f"{source.path} has {size} bytes: no such file has more than {LARGEST_READ}")
+        raise InvalidIndexError(f"{source.path} has {size} bytes: such a file has at most {LARGEST_READ}")
     return memoryview(source.pread(size, 0))
 
 

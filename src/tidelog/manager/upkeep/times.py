@@ -45,8 +45,7 @@ def parse_moment(text: str, now_ms: int) -> int:
         moment = datetime.fromisoformat(text.strip().upper() if "t" in words else text.strip())
     except ValueError:
         raise InvalidInputError(
-            f"{text!r} is no time: say it in milliseconds since 1970, like 2026-11-15T10:00, "
-            "or like '10 minutes ago'"
+            f"{text!r} is not a time: write milliseconds since 1970, 2026-11-15T10:00, or '10 minutes ago'"
         ) from None
     moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     return round(moment.timestamp() * 1000)

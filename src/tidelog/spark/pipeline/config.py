@@ -69,25 +69,25 @@ class _Field:
 
 def _text(value: Any, base: Path) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"a text is wanted, not {value!r}")
+        raise ValueError(f"a text is expected, not {value!r}")
     return value
 
 
 def _flag(value: Any, base: Path) -> bool:
     if not isinstance(value, bool):
-        raise ValueError(f"true or false is wanted, not {value!r}")
+        raise ValueError(f"true or false is expected, not {value!r}")
     return value
 
 
 def _count(value: Any, base: Path) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"a number of at least 1 is wanted, not {value!r}")
+        raise ValueError(f"a number of at least 1 is expected, not {value!r}")
     return value
 
 
 def _offset(value: Any, base: Path) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ValueError(f"an offset of at least 0 is wanted, not {value!r}")
+        raise ValueError(f"an offset of at least 0 is expected, not {value!r}")
     return value
 
 
@@ -114,20 +114,20 @@ def _topics(value: Any, base: Path) -> list[str]:
     if isinstance(value, str):
         return [_topic(value, base)]
     if not isinstance(value, list) or not value:
-        raise ValueError(f"a list of topics is wanted, not {value!r}")
+        raise ValueError(f"a list of topics is expected, not {value!r}")
     return [_topic(one, base) for one in value]
 
 
 def _settings(value: Any, base: Path) -> dict[str, str]:
     if not isinstance(value, dict):
-        raise ValueError(f"keys and values are wanted, not {value!r}")
+        raise ValueError(f"keys and values are expected, not {value!r}")
     return {str(key): str(one).lower() if isinstance(one, bool) else str(one) for key, one in value.items()}
 
 
 def _values(value: Any, base: Path) -> str:
     known = [one.value for one in ValueFormat]
     if value not in known:
-        raise ValueError(f"one of {', '.join(known)} is wanted, not {value!r}")
+        raise ValueError(f"one of {', '.join(known)} is expected, not {value!r}")
     return str(value)
 
 
@@ -170,7 +170,7 @@ def read_config(path: str | Path) -> PipelineConfig:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise InvalidInputError(f"{file} is no YAML: {error}") from None
     if not isinstance(content, dict):
-        raise InvalidInputError(f"{file}: root and steps are wanted")
+        raise InvalidInputError(f"{file}: root and steps are expected")
     unknown = set(content) - set(_TOP)
     if unknown:
         first = sorted(map(str, unknown))[0]
@@ -183,7 +183,7 @@ def read_config(path: str | Path) -> PipelineConfig:
     recover = _read(file, "recover", content.get("recover", False), _flag, base)
     listed = content.get("steps")
     if not isinstance(listed, list) or not listed:
-        raise InvalidInputError(f"{file}: steps: a list of steps is wanted")
+        raise InvalidInputError(f"{file}: steps: a list of steps is expected")
     steps = tuple(_step(file, number, one, base) for number, one in enumerate(listed, 1))
     for step in steps:
         _check(file, step, root)
@@ -202,14 +202,14 @@ def _step(file: Path, number: int, content: Any, base: Path) -> Step:
     if isinstance(content, str):
         content = {content: None}
     if not isinstance(content, dict) or len(content) != 1:
-        raise InvalidInputError(f"{file}: {where}: one of {', '.join(_KINDS)} is wanted")
+        raise InvalidInputError(f"{file}: {where}: one of {', '.join(_KINDS)} is expected")
     kind, given = next(iter(content.items()))
     fields = _KINDS.get(kind)
     if fields is None:
         raise InvalidInputError(f"{file}: {where}: there is no {kind!r}; there are {', '.join(_KINDS)}")
     given = {} if given is None else given
     if not isinstance(given, dict):
-        raise InvalidInputError(f"{file}: {where}, {kind}: settings are wanted, not {given!r}")
+        raise InvalidInputError(f"{file}: {where}, {kind}: settings are expected, not {given!r}")
     for name in given:
         if name not in fields:
             raise InvalidInputError(
@@ -251,7 +251,7 @@ def _check(file: Path, step: Step, root: Path) -> None:
                 raise InvalidInputError(f"{where}: {name} means something for values: json only")
     if step.kind == "trim":
         if ("before_time" in step.settings) == ("before" in step.settings):
-            raise InvalidInputError(f"{where}: say up to where: one of before_time and before is wanted")
+            raise InvalidInputError(f"{where}: say up to where: one of before_time and before is expected")
         if "before" in step.settings and "topics" not in step.settings:
             raise InvalidInputError(f"{where}: before is an offset: name the topics that it is for")
 

@@ -70,7 +70,7 @@ def check_columns(schema: StructType, has_topic: bool) -> None:
     for name, allowed in _TYPES.items():
         found = types.get(name)
         if found is not None and found not in allowed:
-            raise InvalidInputError(f"column {name!r} has type {found}; {' or '.join(allowed)} is wanted")
+            raise InvalidInputError(f"column {name!r} has type {found}; {' or '.join(allowed)} is expected")
     if "topic" not in types and not has_topic:
         raise InvalidInputError("name a topic: with the option topic, or a column 'topic'")
 
@@ -132,7 +132,7 @@ class StreamSink(_Sink, DataSourceStreamArrowWriter):
         told = {name: context.getLocalProperty(name) if context else None for name in (_QUERY, _BATCH, _RUN)}
         query, batch = told[_QUERY], told[_BATCH]
         if query is None or batch is None:
-            raise InvalidInputError("Spark does not tell which query this is: it cannot be written just once")
+            raise InvalidInputError("Spark gives no query id, so this cannot be written exactly once")
         # Another run of the query must not touch the files of a batch that is being published.
         directory = f"{self._writing.options.staging}/{query}-{batch}-{told[_RUN] or 'run'}"
         # The driver does not know the batch; the next commit sweeps what comes late.

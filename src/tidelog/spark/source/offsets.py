@@ -201,7 +201,7 @@ def _by_time(partition: Partition, options: SourceOptions, ends: LogEnds, timest
         return found
     if option.startswith("starting") and not options.starting_may_be_late:
         raise InvalidInputError(
-            f"option {option}: no record of {partition.topic_partition} is as young as {timestamp}; "
+            f"option {option}: no record of {partition.topic_partition} is at or after {timestamp}; "
             "set startingOffsetsByTimestampStrategy to latest to read nothing of it"
         )
     return ends.visible_end
