@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import tidelog
+from tests.manager.commands import on
 from tests.manager.stores import SMALL, fill, some, values
 from tidelog.errors import LogOfflineError, TidelogError, TopicExistsError
 from tidelog.manager.upkeep.recovery import recover_root
@@ -127,6 +128,38 @@ def test_a_partition_that_is_a_link_is_offline_and_the_others_are_not(
         store.run_due_tasks()
     assert digest(victim.parent) == before
     assert (home / "t-1").is_symlink()
+
+
+WRITING = [
+    ["append", "ROOT", "--topic", "t", "--partition", "0", "LINES"],
+    ["trim", "ROOT", "--before-time", "9999999999999"],
+    ["retention", "ROOT", "--server-properties", "PROPERTIES"],
+    ["compact", "ROOT/t-0", "--config", "cleanup.policy=compact"],
+    ["recover", "ROOT"],
+    ["recover", "ROOT/t-0"],
+    ["reindex", "ROOT", "--all"],
+    ["reindex", "ROOT/t-0"],
+    ["topics", "ROOT", "--delete", "t"],
+    ["tidy", "ROOT"],
+    ["move", "ROOT/t-0", "SECOND"],
+    ["rewrite", "ROOT", "--redact", "value"],
+    ["fix", "ROOT", "--apply"],
+]
+
+
+@pytest.mark.parametrize("args", WRITING, ids=" ".join)
+def test_commands_write_nothing_into_a_partition_that_is_a_link(tmp_path: Path, args: list[str]) -> None:
+    with tidelog.open(tmp_path / "root", background=False) as store:
+        fill(store.create_topic("t", 1, SMALL)[0], 40)
+    (outside := tmp_path / "outside").mkdir()
+    (tmp_path / "root" / "t-0").rename(outside / "t-0")
+    (tmp_path / "root" / "t-0").symlink_to(outside / "t-0")
+    for index in (outside / "t-0").glob("*.index"):
+        index.write_bytes(b"wrong")
+    before = digest(outside)
+    on(tmp_path / "root", args)
+    assert digest(outside) == before
+    assert (tmp_path / "root" / "t-0").is_symlink()
 
 
 @pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex", ".snapshot"])

@@ -42,6 +42,7 @@ from tidelog.segment.recovery import Rebuilding
 from tidelog.storage import FileSystem, atomic_write, map_file, read_file
 from tidelog.storage.directory import is_partition
 from tidelog.storage.files import os_error, parent
+from tidelog.storage.local import LINK_REFUSED
 from tidelog.storage.names import (
     INDEX_FILES,
     META_PROPERTIES_FILE,
@@ -174,6 +175,8 @@ def reindex_segment(fs: FileSystem, task: ReindexTask, known: BatchTable | None 
     if needed is None:
         return None
     place, changed = task.place, needed.changed
+    if changed and fs.is_link(place.directory):
+        return Reindexed(place.path(FileKind.LOG), (), _told(needed.causes), LINK_REFUSED)
     if not task.dry_run:
         _replace(fs, place, changed)
     if not changed and needed.fault is None:
