@@ -355,7 +355,7 @@ class Rehearsal:
         """Take a name from a file."""
         name = str(path)
         with self._lock:
-            if not self.exists(name):
+            if not self.exists(name) and not self.is_link(name):
                 raise os_error(errno.ENOENT, name)
             self._files[name] = None
 
