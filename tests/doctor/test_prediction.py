@@ -177,6 +177,21 @@ def test_a_marker_with_an_offset_of_the_next_segment_ends_its_transaction(
     assert foretold(oracle, [(source.name, ["offset"], ours, theirs, start)]) == 1
 
 
+def test_a_last_offset_that_no_index_can_hold_is_loaded(oracle: Oracle, tmp_path: Path) -> None:
+    """Kafka meets the offset when it closes the log, not when it loads it."""
+    source = GOLDEN / "clean" / "golden-appendtime-0"
+    cases: list[Case] = []
+    for number, clean in enumerate((True, False)):
+        ours = Path(shutil.copytree(source, tmp_path / "ours" / f"t-{number}"))
+        data = bytearray((ours / "00000000000000000000.log").read_bytes())
+        data[31680 + 1] ^= 16  # the base offset of the last batch
+        (ours / "00000000000000000000.log").write_bytes(data)
+        (ours / "00000000000000000000.timeindex").write_bytes(b"")
+        theirs = Path(shutil.copytree(ours, tmp_path / "kafka" / ours.name))
+        cases.append((source.name, ["far offset"], ours, theirs, Start(clean, 0, 0, None, NOW_MS)))
+    assert foretold(oracle, cases) == 2
+
+
 SWAPS = {
     "few": lambda log: b"1234",
     "empty": lambda log: b"",

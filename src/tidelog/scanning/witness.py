@@ -88,13 +88,18 @@ class IndexWitness:
         """
         if not self._confirmed.any() or self._denied.sum() > self._confirmed.sum():
             return [int(size) for size in sizes]
-        at = self._offsets.searchsorted(runs[:, 2])
-        lowest = np.concatenate(([0], self._positions))[at]
-        highest = np.concatenate((self._positions, [_FARTHEST]))[at]
+        lowest, highest = self._places(runs[:, 2])
         away = np.maximum(np.maximum(lowest - runs[:, 0], runs[:, 0] - highest), 0)
+        lowest, highest = self._places(runs[:, 3])
+        ends_away = (runs[:, 1] <= lowest) | (runs[:, 0] > highest)
         there = self._positions[self._confirmed]
         is_there = there.searchsorted(runs[:, 1]) > there.searchsorted(runs[:, 0])
-        is_stale = (away > 0) & (runs[:, 1] <= there[-1])
+        is_stale = (away > 0) & ends_away & (runs[:, 1] <= there[-1])
         counted = np.where(is_stale, 1, np.maximum(sizes * _NEAR_BYTES // (_NEAR_BYTES + away), 1))
         weights = counted + is_there * int(sizes.sum())
         return [int(one) for one in weights]
+
+    def _places(self, offsets: Int64s) -> tuple[Int64s, Int64s]:
+        """Between which positions the batches of these offsets begin."""
+        at = self._offsets.searchsorted(offsets)
+        return np.append(0, self._positions)[at], np.append(self._positions, _FARTHEST)[at]
