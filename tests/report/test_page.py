@@ -258,6 +258,19 @@ def test_names_that_mean_harm_do_nothing(browser: Browser, golden: dict[str, Any
         assert_quiet(tab)
 
 
+def test_a_long_name_leaves_room_for_the_figures(
+    browser: Browser, golden: dict[str, Any], tmp_path: Path
+) -> None:
+    facts = json.loads(json.dumps(golden))
+    old, name = facts["topics"]["topic"][0], "x" * 249
+    for table in ("topics", "partitions"):
+        facts[table]["topic"] = [name if topic == old else topic for topic in facts[table]["topic"]]
+    with browser.tab(width=1280) as tab:
+        tab.open(written(facts, tmp_path))
+        assert tab.run(f"document.querySelector('#topics td > a[title={name}]').offsetWidth") < 400
+        assert_quiet(tab)
+
+
 def test_live_facts_are_shown_as_they_come(browser: Browser, golden: dict[str, Any]) -> None:
     facts = json.loads(json.dumps(golden))
 

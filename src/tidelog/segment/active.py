@@ -406,7 +406,7 @@ class ActiveSegment(Segment):
         A segment that has not changed since it was opened is as synced as it was then: its indexes lose the
         room that they were given, and those of the last segment are looked at whenever a log is opened.
 
-        A damaged base offset can be too large for an index: like Kafka, this does without the time entry then.
+        A damaged base offset can be too large for an index: like Kafka, this then leaves out the time entry.
         """
         if self.progress.last_offset == _NEVER:
             return

@@ -95,7 +95,7 @@ function make(name, attributes = {}, ...children) {
   return element;
 }
 
-const link = (href, text) => make('a', { href }, make('bdi', {}, shown(text)));
+const link = (href, text) => make('a', { href, title: shown(text) }, make('bdi', {}, shown(text)));
 const badge = (kind, text) => make('span', { class: 'badge ' + kind }, text);
 const SEVERITIES = { fatal: 'bad', loss: 'bad', damage: 'bad', warning: 'warn', note: 'note' };
 
