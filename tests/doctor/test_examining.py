@@ -125,7 +125,7 @@ def test_retention_and_its_pins_are_foretold(tmp_path: Path) -> None:
     said = {(one.kind, one.severity, one.file.removeprefix(f"{root}/")[:5]) for one in found}
     assert (Kind.RETENTION, Severity.LOSS, "old-0") in said
     *_, last = examine(LOCAL, [root], now_ms=NOW_MS)
-    assert last.verdict.endswith("starts; retention deletes 1 segments half a minute later")
+    assert last.verdict.endswith("starts; retention deletes 1 segment half a minute later")
     assert (Kind.FUTURE, Severity.WARNING, "late-") in said
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from tidelog.config import LogConfig
 from tidelog.doctor.coordinated import endings
 from tidelog.doctor.disks import Broker, Disk, PartitionDirectory, look_at_broker
-from tidelog.doctor.findings import Finding, Kind, PartitionVerdict, RootVerdict, Severity
+from tidelog.doctor.findings import Finding, Kind, PartitionVerdict, RootVerdict, Severity, counted
 from tidelog.doctor.forecast import Forecast, Start
 from tidelog.doctor.identity import examine_identity
 from tidelog.doctor.moments import Moment
@@ -216,7 +216,7 @@ def _repairs(fs: FileSystem, disk: Disk) -> Iterator[Finding]:
             Severity.NOTE if done else Severity.DAMAGE,
             Kind.KEPT_ASIDE,
             run.path,
-            f"a repair of {len(run.kept)} files {'can be undone' if done else 'was cut short'}",
+            f"a repair of {counted(len(run.kept), 'file')} {'can be undone' if done else 'was cut short'}",
             "it ignores what is kept" if done else "it meets files that are half mended",
             "tidelog fix --empty-quarantine makes it final" if done else "tidelog fix --undo",
         )
@@ -267,12 +267,12 @@ def _conclude(root: RootVerdict, disk: Disk, found: Examination) -> None:
         )
     going = [one.retention.deletions for one in _forecasts(disk, found) if one.retention is not None]
     if any(going):
-        words += f"; retention deletes {sum(map(len, going))} segments half a minute later"
+        words += f"; retention deletes {counted(sum(map(len, going)), 'segment')} half a minute later"
     lost = [one for one in (*root.findings, *inner) if one.severity is Severity.LOSS]
     losses = sum(one.kind is not Kind.RETENTION for one in lost)
     if losses:
-        words += f"; records are lost in {losses} places"
+        words += f"; records are lost in {counted(losses, 'place')}"
     damage = sum(one.severity is Severity.DAMAGE for one in (*root.findings, *inner))
     if damage:
-        words += f"; {damage} damaged places"
+        words += f"; {counted(damage, 'damaged place')}"
     root.verdict = words

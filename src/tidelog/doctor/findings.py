@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 
-__all__ = ["Finding", "Kind", "PartitionVerdict", "RootVerdict", "Severity"]
+__all__ = ["Finding", "Kind", "PartitionVerdict", "RootVerdict", "Severity", "counted"]
 
 
 class Severity(enum.Enum):
@@ -111,3 +111,8 @@ class RootVerdict:
     recovery_seconds: float = 0.0
     findings: list[Finding] = field(default_factory=list)
     """Those about the root itself; a partition's are with its verdict."""
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 segment`, `2 segments`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -14,7 +14,7 @@ from tidelog.cleanup import RetentionPlan
 from tidelog.config import LogConfig
 from tidelog.doctor.changes import Change, ChangeKind
 from tidelog.doctor.disks import PartitionDirectory, refuses_checkpoint
-from tidelog.doctor.findings import Finding, Kind, PartitionVerdict, Severity
+from tidelog.doctor.findings import Finding, Kind, PartitionVerdict, Severity, counted
 from tidelog.doctor.forecast import Forecast, Start, forecast_load
 from tidelog.doctor.mending import damaged_swaps, take_out
 from tidelog.doctor.misnamed import examine_names
@@ -324,7 +324,7 @@ def _retention(path: str, plan: RetentionPlan) -> Finding:
         Severity.LOSS,
         Kind.RETENTION,
         path,
-        f"{len(plan.deletions)} segments are past their retention: {first.detail}",
+        f"{counted(len(plan.deletions), 'segment')} past retention: {first.detail}",
         f"it deletes {plan.size} bytes half a minute after its start, up to offset {last.end_offset}",
         "raise retention.ms or retention.bytes before the start, if the records are still wanted",
         None,
@@ -366,9 +366,9 @@ def _in_words(
     rebuilt = [one for one in forecast.changes if one.path.endswith(("index",))]
     is_metadata = directory.partition.topic == CLUSTER_METADATA_TOPIC
     if rebuilt and not is_metadata:  # always recovered whole
-        said.append(f"{len(rebuilt)} index files rebuilt or removed")
+        said.append(f"{counted(len(rebuilt), 'index file')} rebuilt or removed")
     if forecast.retention is not None and forecast.retention.deletions and not marked and not is_metadata:
-        said.append(f"{len(forecast.retention.deletions)} segments deleted by retention")
+        said.append(f"{counted(len(forecast.retention.deletions), 'segment')} deleted by retention")
     if not said:
         said.append("as it is")
     words = f"loaded: {', '.join(said)}"
