@@ -56,7 +56,7 @@ def gather(damages: Sequence[Damage], place: Path, *, clean: bool) -> Path:
     held.claim()
     topics = []
     for number, damage in enumerate(damages):
-        (disk,) = damaged(damage, place / damage.name)
+        (disk,) = damaged(place / damage.name, damage)
         source = parse_partition_directory(damage.partition).topic_partition
         name = TopicPartition(damage.name, 0)
         shutil.copytree(Path(disk) / damage.partition, root / str(name))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import shutil
+import struct
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -21,11 +24,12 @@ from tidelog.storage.names import CLEAN_SHUTDOWN_FILE
 NOW_MS = 1_800_000_000_000
 
 
-def damaged(damage: Damage, tmp_path: Path) -> list[str]:
-    """The disks of a broker with this damage."""
-    root = make_root(tmp_path / "root", damage.partition)
+def damaged(tmp_path: Path, *damages: Damage) -> list[str]:
+    """The disks of a broker with these damages; one that finds nothing to harm any more is left out."""
+    partitions = list(dict.fromkeys(one.partition for one in damages))
+    root = make_root(tmp_path / "root", *partitions)
     disks = [root]
-    if damage.two_disks:
+    if any(one.two_disks for one in damages):
         other = second(root)
         other.mkdir()
         for name in (
@@ -37,12 +41,14 @@ def damaged(damage: Damage, tmp_path: Path) -> list[str]:
         meta = (root / "meta.properties").read_text()
         lines = [line for line in meta.splitlines() if not line.startswith("directory.id")]
         (other / "meta.properties").write_text("\n".join([*lines, "directory.id=AAAAAAAAAAAAAAAAAAAB_g", ""]))
-        shutil.copytree(root.parent / "root" / damage.partition, tmp_path / "spare")
+        shutil.copytree(root.parent / "root" / partitions[0], tmp_path / "spare")
         disks.append(other)
-    damage.make(root)
-    if not damage.clean:
+    for one in damages:
+        with suppress(*(() if len(damages) == 1 else (OSError, LookupError, ValueError, struct.error))):
+            one.make(root)
+    if not all(one.clean for one in damages):
         for disk in disks:
-            (disk / CLEAN_SHUTDOWN_FILE).unlink()
+            (disk / CLEAN_SHUTDOWN_FILE).unlink(missing_ok=True)
     return [str(disk) for disk in disks]
 
 
@@ -59,7 +65,7 @@ def without_lock(disk: str) -> dict[str, tuple[int, int, bytes]]:
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.name)
 def test_damage_is_found_mended_and_given_back(damage: Damage, tmp_path: Path) -> None:
-    disks = damaged(damage, tmp_path)
+    disks = damaged(tmp_path, damage)
     for disk in disks:
         (Path(disk) / ".lock").touch()
     before = [without_lock(disk) for disk in disks]
@@ -86,13 +92,46 @@ def test_damage_is_found_mended_and_given_back(damage: Damage, tmp_path: Path) -
     assert undo_last(LOCAL, disks) == []
 
 
+def check_several(seed: int, tmp_path: Path) -> None:
+    """Looking changes nothing, a second fix finds nothing to do, and undo gives all back."""
+    dice = random.Random(seed)
+    chosen = dice.sample(DAMAGES, dice.choice([2, 2, 3]))
+    names = [one.name for one in chosen]
+    disks = damaged(tmp_path, *chosen)
+    for disk in disks:
+        (Path(disk) / ".lock").touch()
+    before = [without_lock(disk) for disk in disks]
+    found_on(disks)
+    assert [without_lock(disk) for disk in disks] == before, names
+    plan, _ = apply_plan(LOCAL, disks, now_ms=NOW_MS)
+    if all(step.actions for step in plan.steps):
+        left, _ = found_on(disks)
+        assert [one for one in left if one.severity.is_wrong] == [], names
+        again, _ = apply_plan(LOCAL, disks, now_ms=NOW_MS)
+        assert [step for step in again.steps if step.actions] == [], names
+    while undo_last(LOCAL, disks):
+        pass
+    assert [without_lock(disk) for disk in disks] == before, names
+
+
+@pytest.mark.parametrize("seed", [59, 109, 144, 1089])
+def test_several_damages_at_once(seed: int, tmp_path: Path) -> None:
+    check_several(seed, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2000, 2150))
+def test_many_damages_at_once(seed: int, tmp_path: Path) -> None:
+    check_several(seed, tmp_path)
+
+
 def test_there_are_many_damages_with_names() -> None:
     assert len({one.name for one in DAMAGES}) == len(DAMAGES) >= 40
 
 
 def test_an_emptied_quarantine_leaves_the_repair(tmp_path: Path) -> None:
     damage = next(one for one in DAMAGES if one.name == "bit-flipped-in-a-safe-segment")
-    disks = damaged(damage, tmp_path)
+    disks = damaged(tmp_path, damage)
     apply_plan(LOCAL, disks, now_ms=NOW_MS)
     runs, freed = empty_quarantine(LOCAL, disks)
     assert runs == 1

@@ -147,7 +147,7 @@ def boots(oracle: Oracle, disks: Mapping[str, Sequence[str]]) -> dict[str, str]:
 
 def disks_of(damage: Damage, place: Path) -> list[str]:
     place.mkdir()
-    return damaged(damage, place)
+    return damaged(place, damage)
 
 
 @pytest.mark.soak
