@@ -16,6 +16,7 @@ import google_crc32c
 import pytest
 
 import tidelog.kernels
+from tidelog.records.libraries import new_scratch
 
 __all__ = ["TWINS", "twin", "use_twin"]
 
@@ -74,6 +75,7 @@ def use_twin(which: str) -> Iterator[None]:
     if which == "compiled":
         yield
         return
+    new_scratch(0)  # which lends libraries once in a process: to the compiled kernels, not to their twins
     with pytest.MonkeyPatch.context() as patch:
         users = ("tidelog.records.", "tidelog.cleanup.")
         for module in [value for key, value in sys.modules.items() if key.startswith(users)]:
