@@ -75,7 +75,7 @@ def use_twin(which: str) -> Iterator[None]:
     if which == "compiled":
         yield
         return
-    new_scratch(0)  # which lends libraries once in a process: to the compiled kernels, not to their twins
+    new_scratch(1 << 20)  # which lends the compiled kernels their libraries, once in a process
     with pytest.MonkeyPatch.context() as patch:
         users = ("tidelog.records.", "tidelog.cleanup.")
         for module in [value for key, value in sys.modules.items() if key.startswith(users)]:
