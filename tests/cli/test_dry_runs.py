@@ -155,7 +155,6 @@ ODD = [
     (INDEX, _pipe),
     (INDEX, _dangling),
     (INDEX, _directory),
-    ("a-0/00000000000000000005.snapshot", _dangling),
 ]
 CHANGING = [
     ["append", "ROOT", "--topic", "a", "LINES"],
@@ -260,3 +259,12 @@ def test_what_is_wrong_with_a_second_disk_stops_both(whole: Path, odd: str, args
     assert dry.exit_code == done.exit_code, dry.stderr + done.stderr
     assert bool(done.exit_code) == (odd == "node" or args[0] == "move")
     assert sums(second) == before
+
+
+def test_a_snapshot_that_leads_nowhere_stops_no_recovery(whole: Path) -> None:
+    (whole / CLEAN_SHUTDOWN_FILE).unlink()
+    (whole / "recovery-point-offset-checkpoint").write_text("0\n0\n")
+    _dangling(whole / "a-0" / "00000000000000000005.snapshot")
+    for extra in (["--dry-run"], []):
+        done = command("recover", whole, *extra)
+        assert done.exit_code == 0, done.stdout
