@@ -148,6 +148,7 @@ INDEX = "a-0/00000000000000000000.index"
 ODD = [
     ("recovery-point-offset-checkpoint", _pipe),
     ("cleaner-offset-checkpoint", _directory),
+    (".lock", _pipe),
     ("meta.properties", lambda path: path.write_text("garbage")),
     ("a-0/leader-epoch-checkpoint", lambda path: path.write_text("garbage")),
     ("a-0/partition.metadata", _pipe),
@@ -164,6 +165,7 @@ CHANGING = [
     ["retention", "ROOT"],
     ["compact", "ROOT/a-0", "--config", "cleanup.policy=compact"],
     ["recover", "ROOT"],
+    ["reindex", "ROOT", "--all"],
     ["topics", "ROOT", "--create", "new"],
     ["topics", "ROOT", "--delete", "a"],
     ["move", "ROOT/a-0", "SECOND"],
@@ -213,7 +215,7 @@ def test_what_stops_a_command_stops_its_dry_run(
     assert not done.exit_code or dry.stderr == done.stderr
 
 
-@pytest.mark.parametrize(("name", "odd"), ODD[6:9])
+@pytest.mark.parametrize(("name", "odd"), ODD[7:])
 def test_a_rewrite_that_is_refused_leaves_nothing(
     whole: Path, name: str, odd: Callable[[Path], object]
 ) -> None:

@@ -40,7 +40,7 @@ from tidelog.storage import (
 from tidelog.storage.files import make_directories
 from tidelog.storage.forks import watch
 from tidelog.storage.local import LINK_REFUSED
-from tidelog.storage.lock import RootLock
+from tidelog.storage.lock import LOCK_FILE, RootLock
 from tidelog.storage.metadata import (
     MetaProperties,
     format_id,
@@ -278,8 +278,14 @@ def check_clean(fs: FileSystem, facts: RootFacts) -> None:
         )
 
 
-def check_holdable(facts: RootFacts) -> None:
-    """Refuse a root that could not be held, because its meta.properties does not tell whose it is."""
+def check_holdable(fs: FileSystem, facts: RootFacts) -> None:
+    """Refuse a root that could not be held.
+
+    Its meta.properties does not tell whose it is, or what is in the place of its lock file cannot be opened.
+    """
+    lock = f"{facts.path}/{LOCK_FILE}"
+    if fs.exists(lock):
+        fs.open(lock).close()
     _identity(facts, None, None)
 
 
@@ -288,7 +294,7 @@ def check_claimable(fs: FileSystem, facts: RootFacts) -> None:
 
     FileExistsError where a directory or a FIFO is in the place of a checkpoint, which has to be written.
     """
-    check_holdable(facts)
+    check_holdable(fs, facts)
     for path in (f"{facts.path}/{kind.value}" for kind in Checkpoint):
         if fs.exists(path) and not _is_file(fs, path):
             what = "what is where a checkpoint has to be written is no file; move it away"
