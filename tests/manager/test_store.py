@@ -22,6 +22,7 @@ from tidelog.errors import (
     LogLockedError,
     LogOfflineError,
 )
+from tidelog.layout.roots import check_claimable, look_at
 from tidelog.manager import BrokerConfig
 from tidelog.manager.metadata.files import METADATA_DIRECTORY, read_bootstrap
 from tidelog.manager.store.events import Event, LoadFinished, LoadProgress, LoadStarted, LogFailed, LogStrayed
@@ -387,3 +388,14 @@ def test_isolation_is_said_in_kafkas_words(tmp_path: Path) -> None:
                 assert one.read_arrow(0, isolation="read_committed").num_rows == 1
                 with pytest.raises(InvalidInputError, match="read_uncommitted or read_committed, not 'all'"):
                     one.read(0, isolation="all")
+
+
+def test_an_open_store_stays_locked_for_other_processes(tmp_path: Path) -> None:
+    """Also after a look whether the root could be held: a lock goes with any of its descriptors."""
+    root = str(tmp_path / "root")
+    code = "import sys; from tidelog.storage.lock import holder_of; print(holder_of(sys.argv[1]))"
+    with tidelog.open(root):
+        for _ in range(2):
+            told = subprocess.check_output([sys.executable, "-c", code, root], text=True)
+            assert int(told) == os.getpid()
+            check_claimable(LOCAL, look_at(LOCAL, root))

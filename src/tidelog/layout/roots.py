@@ -40,7 +40,7 @@ from tidelog.storage import (
 from tidelog.storage.files import make_directories
 from tidelog.storage.forks import watch
 from tidelog.storage.local import LINK_REFUSED
-from tidelog.storage.lock import LOCK_FILE, RootLock
+from tidelog.storage.lock import LOCK_FILE, RootLock, is_held_here
 from tidelog.storage.metadata import (
     MetaProperties,
     format_id,
@@ -284,7 +284,7 @@ def check_holdable(fs: FileSystem, facts: RootFacts) -> None:
     Its meta.properties does not tell whose it is, or what is in the place of its lock file cannot be opened.
     """
     lock = f"{facts.path}/{LOCK_FILE}"
-    if fs.exists(lock):
+    if fs.exists(lock) and not is_held_here(facts.path):
         fs.open(lock).close()
     _identity(facts, None, None)
 

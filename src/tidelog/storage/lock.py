@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from _typeshed import StrPath
 
-__all__ = ["LOCK_FILE", "RootLock", "holder_of", "refusal"]
+__all__ = ["LOCK_FILE", "RootLock", "holder_of", "is_held_here", "refusal"]
 
 LOCK_FILE = ".lock"
 
@@ -130,6 +130,15 @@ def holder_of(root: StrPath) -> int | None:
             return _holder(descriptor)
         finally:
             os.close(descriptor)
+
+
+def is_held_here(root: StrPath) -> bool:
+    """Whether this process holds the root: then nobody here may open its lock file, and close it again."""
+    with _registry:
+        try:
+            return _inode(os.stat(root)) in _held
+        except OSError:
+            return False
 
 
 def _take(path: str) -> int:
