@@ -109,4 +109,4 @@ def test_names_that_mean_harm_and_damage(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / f"{name}-0")
     gone = shown(partition)
     assert "rect" not in gone.tags
-    assert "has gone" in " ".join(gone.words)
+    assert "was removed" in " ".join(gone.words)
