@@ -6,6 +6,7 @@ import contextlib
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ import pytest
 
 from tidelog.errors import LogClosedError, LogLockedError
 from tidelog.storage import lock as lock_module
-from tidelog.storage.lock import LOCK_FILE, RootLock, holder_of, refusal
+from tidelog.storage.lock import LOCK_FILE, RootLock, check_lock_file, holder_of, refusal
 
 if TYPE_CHECKING:
     from tests.oracle import Oracle
@@ -80,6 +81,37 @@ def test_a_second_process_is_told_who_holds_the_root(tmp_path: Path) -> None:
         assert other.tell("r\n") == "released"
         assert holder_of(tmp_path) is None
         RootLock(tmp_path).release()
+
+
+def test_a_look_at_the_lock_file_takes_no_lock_away_from_another_thread(tmp_path: Path) -> None:
+    RootLock(tmp_path).release()
+    stop = threading.Event()
+
+    def look() -> None:
+        while not stop.is_set():
+            check_lock_file(tmp_path)
+
+    lookers = [threading.Thread(target=look) for _ in range(2)]
+    for looker in lookers:
+        looker.start()
+    try:
+        with another([*PYTHON, str(tmp_path)]) as other:
+            if other.hear() == "locked":
+                other.tell("r\n")
+            for _ in range(100):
+                with RootLock(tmp_path):
+                    assert other.tell("t\n").startswith("refused")
+    finally:
+        stop.set()
+        for looker in lookers:
+            looker.join()
+
+
+def test_what_is_no_file_in_the_place_of_the_lock_is_refused(tmp_path: Path) -> None:
+    check_lock_file(tmp_path)
+    os.mkfifo(tmp_path / LOCK_FILE)
+    with pytest.raises(OSError, match=r"\.lock"):
+        check_lock_file(tmp_path)
 
 
 def test_a_holder_that_cannot_be_seen_has_no_number(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ from tidelog.storage import (
 from tidelog.storage.files import make_directories
 from tidelog.storage.forks import watch
 from tidelog.storage.local import LINK_REFUSED
-from tidelog.storage.lock import LOCK_FILE, RootLock, is_held_here
+from tidelog.storage.lock import RootLock, check_lock_file
 from tidelog.storage.metadata import (
     MetaProperties,
     format_id,
@@ -278,14 +278,12 @@ def check_clean(fs: FileSystem, facts: RootFacts) -> None:
         )
 
 
-def check_holdable(fs: FileSystem, facts: RootFacts) -> None:
+def check_holdable(facts: RootFacts) -> None:
     """Refuse a root that could not be held.
 
     Its meta.properties does not tell whose it is, or what is in the place of its lock file cannot be opened.
     """
-    lock = f"{facts.path}/{LOCK_FILE}"
-    if fs.exists(lock) and not is_held_here(facts.path):
-        fs.open(lock).close()
+    check_lock_file(facts.path)
     _identity(facts, None, None)
 
 
@@ -294,7 +292,7 @@ def check_claimable(fs: FileSystem, facts: RootFacts) -> None:
 
     FileExistsError where a directory or a FIFO is in the place of a checkpoint, which has to be written.
     """
-    check_holdable(fs, facts)
+    check_holdable(facts)
     for path in (f"{facts.path}/{kind.value}" for kind in Checkpoint):
         if fs.exists(path) and not _is_file(fs, path):
             what = "what is where a checkpoint has to be written is no file; move it away"

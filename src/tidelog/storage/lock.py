@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from _typeshed import StrPath
 
-__all__ = ["LOCK_FILE", "RootLock", "holder_of", "is_held_here", "refusal"]
+__all__ = ["LOCK_FILE", "RootLock", "check_lock_file", "holder_of", "refusal"]
 
 LOCK_FILE = ".lock"
 
@@ -132,13 +132,17 @@ def holder_of(root: StrPath) -> int | None:
             os.close(descriptor)
 
 
-def is_held_here(root: StrPath) -> bool:
-    """Whether this process holds the root: then nobody here may open its lock file, and close it again."""
+def check_lock_file(root: StrPath) -> None:
+    """Refuse what is in the place of the lock file and cannot be opened; a root held here is past that.
+
+    Nobody here can take the lock meanwhile: closing the file would take it away again.
+    """
     with _registry:
         try:
-            return _inode(os.stat(root)) in _held
-        except OSError:
-            return False
+            if _inode(os.stat(root)) not in _held:
+                os.close(open_regular(os.path.join(os.fspath(root), LOCK_FILE), os.O_RDONLY))
+        except FileNotFoundError:
+            return
 
 
 def _take(path: str) -> int:

@@ -50,7 +50,7 @@ def unstray_root(root: Path, output: Output, *, dry_run: bool) -> None:
     directory = existing_directory(root)
     check_root(directory)
     facts, image = look_at(LOCAL, directory), look_at_metadata(LOCAL, directory).image
-    check_holdable(LOCAL, facts)
+    check_holdable(facts)
     planned = list(plan_return(LOCAL, facts, image))
     if not dry_run:
         with hold_root(directory, LOCAL) as held:

@@ -137,7 +137,7 @@ def held_for_reindex(fs: FileSystem, path: str, *, dry_run: bool) -> AbstractCon
     if not fs.exists(f"{root}/{META_PROPERTIES_FILE}"):
         return nullcontext()
     if dry_run:
-        check_holdable(fs, look_at(fs, root))
+        check_holdable(look_at(fs, root))
         return nullcontext()
     return hold_root(root, fs)
 
