@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from typing import TYPE_CHECKING
@@ -52,7 +53,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip a slow test that there is no time for; the summary counts it."""
+    """Skip a slow test that there is no time for; the summary counts it. Log as for the first test.
+
+    A command that shows no log (doctor, report) silences it for its process, which is that of other tests.
+    """
+    logging.getLogger("tidelog").setLevel(logging.NOTSET)
     until = os.environ.get(SLOW_UNTIL)
     if until and item.get_closest_marker("slow") and time.time() > float(until):
         pytest.skip(f"no time left ({SLOW_UNTIL}): make test-slow runs it")

@@ -195,7 +195,7 @@ def test_bad_options_fail_at_load(source: Source) -> None:
         (
             {"startingTimestamp": 1 << 50},
             None,
-            "option startingTimestamp: no record of golden-none-0 is as young",
+            "option startingTimestamp: no record of golden-none-0 is at or after",
         ),
         ({}, "colour", "schema: there is no column 'colour'"),
     ],

@@ -22,7 +22,7 @@ TRACE = "An exception was thrown from the Python worker:\nTraceback (most recent
 
 def test_what_a_task_could_not_find_is_told_with_its_place(spark: SparkSession, tmp_path: Path) -> None:
     """So that a command tells it in a sentence, and a pipeline as a step that failed."""
-    with pytest.raises(DataLossError, match=f"{tmp_path}/gone-0 has gone"):
+    with pytest.raises(DataLossError, match=f"{tmp_path}/gone-0 was removed"):
         run_job(
             spark,
             RetentionWork(0),

@@ -34,10 +34,16 @@ def main(infile, outfile):
 """It reports errors to Spark, as PySpark's workers do."""
 
 
+@pytest.fixture
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a short name: that of a socket has at most 107 bytes."""
+    return tmp_path_factory.mktemp("w")
+
+
 @contextmanager
-def started(tmp_path: Path, first: str) -> Iterator[subprocess.Popen[bytes]]:
+def started(place: Path, first: str) -> Iterator[subprocess.Popen[bytes]]:
     """PySpark's daemon, whose workers do `first` at each task."""
-    (tmp_path / "pyspark_worker_of_tests.py").write_text(WORKER.format(first=first))
+    (place / "pyspark_worker_of_tests.py").write_text(WORKER.format(first=first))
     process = subprocess.Popen(
         [sys.executable, "-m", "pyspark.daemon", "pyspark_worker_of_tests"],
         stdin=subprocess.PIPE,
@@ -45,9 +51,9 @@ def started(tmp_path: Path, first: str) -> Iterator[subprocess.Popen[bytes]]:
         stderr=subprocess.PIPE,
         env=os.environ
         | {
-            "PYTHONPATH": str(tmp_path),
+            "PYTHONPATH": str(place),
             "PYTHON_UNIX_DOMAIN_ENABLED": "true",
-            "PYTHON_WORKER_FACTORY_SOCK_DIR": str(tmp_path),
+            "PYTHON_WORKER_FACTORY_SOCK_DIR": str(place),
             "SPARK_REUSE_WORKER": "1",
         },
     )
@@ -58,9 +64,9 @@ def started(tmp_path: Path, first: str) -> Iterator[subprocess.Popen[bytes]]:
         process.wait()
 
 
-def told(tmp_path: Path, first: str, tasks: int) -> bytes:
+def told(place: Path, first: str, tasks: int) -> bytes:
     """What a daemon prints whose worker has run tasks and is then left by Spark."""
-    with started(tmp_path, first) as process:
+    with started(place, first) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         (size,) = struct.unpack(">i", process.stdout.read(4))
@@ -79,13 +85,13 @@ def told(tmp_path: Path, first: str, tasks: int) -> bytes:
         return printed
 
 
-def test_a_worker_that_ran_something_of_tidelog_ends_without_a_word(tmp_path: Path) -> None:
-    assert told(tmp_path, "import tidelog.spark", tasks=2) == b""
+def test_a_worker_that_ran_something_of_tidelog_ends_without_a_word(place: Path) -> None:
+    assert told(place, "import tidelog.spark", tasks=2) == b""
 
 
-def test_any_other_worker_prints_a_traceback(tmp_path: Path) -> None:
+def test_any_other_worker_prints_a_traceback(place: Path) -> None:
     """If this fails, PySpark has mended it, and `spark.runtime.workers` can go."""
-    assert b"BrokenPipeError" in told(tmp_path, "pass", tasks=2)
+    assert b"BrokenPipeError" in told(place, "pass", tasks=2)
 
 
 def test_elsewhere_nothing_is_changed() -> None:
